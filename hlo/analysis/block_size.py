@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 from hlo.analysis.blocking import Block, Cut, inner_members, needed
 from hlo.analysis.decisions import decisions_of
-from hlo.analysis.fusibility import CONTRACTIONS, is_padded
+from hlo.analysis.fusibility import CONTRACTIONS, is_elementwise, is_padded
 from hlo.indexing.queries import operand_dims
 from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
 from hlo.machine import COMMON
 
 LEAST_BLOCKS = 8  # So many blocks let threads finish together.
@@ -48,7 +49,7 @@ def block_of(fusion: Instruction) -> Block | None:
 def _said_block(fusion: Instruction, roots: Sequence[Instruction]) -> Block | None:
     """The block of a fusion's text, where results have such dimensions."""
     sizes = decisions_of(fusion).block
-    lead = next((leaf.dims[: len(sizes)] for r in roots for leaf in r.shape.leaves()), ())
+    lead = next((longer_dims(leaf)[: len(sizes)] for r in roots for leaf in r.shape.leaves()), ())
     if not sizes or len(lead) < len(sizes):
         return None
     is_part = 1 <= sizes[-1] <= lead[-1] and set(sizes[:-1]) <= {1}
@@ -69,12 +70,12 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
     between += sum(map(padded_bytes, members))
     if between < LEAST_SAVED_BYTES:
         return None
+    held = between - sum(m.shape.size_bytes for m in members if _takes_a_place(m, members, roots))
     ranked = [
         ((_evenness(block.count), size), block)
         for block in _blocks(roots)
-        if LEAST_BLOCK_BYTES
-        <= (size := between * math.prod(block.sizes) // math.prod(block.lead))
-        <= CACHE_BYTES
+        if (size := _part(between, block)) >= LEAST_BLOCK_BYTES
+        and _part(held, block) <= CACHE_BYTES
     ]
     ranked.sort(key=lambda one: one[0], reverse=True)
     known: dict[tuple[int, ...], set[Cut] | None] = {}
@@ -87,6 +88,27 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
         if found is not None and _pays(found, members, block, between):
             return block
     return None
+
+
+def _part(size: int, block: Block) -> int:
+    """A block's share of so many bytes."""
+    return size * math.prod(block.sizes) // math.prod(block.lead)
+
+
+def _takes_a_place(
+    instruction: Instruction, members: Collection[Instruction], roots: Collection[Instruction]
+) -> bool:
+    """Whether a value between members is written over an operand that nothing else reads."""
+    if instruction in roots or not (instruction.opcode == "fusion" or is_elementwise(instruction)):
+        return False
+    return instruction.shape.is_array and any(
+        operand in members
+        and operand not in roots
+        and operand.opcode != "parameter"
+        and len(operand.users) == 1
+        and operand.shape.size_bytes == instruction.shape.size_bytes
+        for operand in instruction.operands
+    )
 
 
 def _evenness(count: int) -> int:
@@ -105,7 +127,7 @@ def padded_bytes(instruction: Instruction) -> int:
 
 def _blocks(roots: Collection[Instruction]) -> Iterator[Block]:
     """Whole leading dimensions but for the last of them, and parts of that."""
-    dims = [leaf.dims for root in roots for leaf in root.shape.leaves()]
+    dims = [longer_dims(leaf) for root in roots for leaf in root.shape.leaves()]
     if not dims:  # nothing outside wants a member
         return
     for depth in range(1, min(DEEPEST, *map(len, dims), DEEPEST) + 1):
@@ -115,6 +137,11 @@ def _blocks(roots: Collection[Instruction]) -> Iterator[Block]:
         for size in part_sizes(lead[-1]):
             if size < lead[-1] or depth > 1:
                 yield Block(lead, (*(1,) * (depth - 1), size))
+
+
+def longer_dims(shape: Shape) -> tuple[int, ...]:
+    """The sizes of the dimensions that have not just one element."""
+    return tuple(n for n in shape.dims if n != 1)
 
 
 def part_sizes(n: int) -> list[int]:
@@ -140,11 +167,11 @@ def divisors(n: int) -> list[int]:
 
 
 def _pays(found: set[Cut], members: Collection[Instruction], block: Block, between: int) -> bool:
-    """Whether what stays in the cache outweighs by far what every block has to pack again."""
+    """Whether what stays in the cache outweighs what every block has to pack again."""
     rates = COMMON.rates
     saved = 2 * between * (1 / rates.memory_bytes - 1 / rates.cached_bytes)
     packed = sum(_packed_bytes(i, block) for i, _ in found if i in members)
-    return packed / rates.cached_bytes <= saved / 2
+    return packed / rates.cached_bytes <= saved
 
 
 def _packed_bytes(instruction: Instruction, block: Block) -> int:
@@ -156,7 +183,8 @@ def _packed_bytes(instruction: Instruction, block: Block) -> int:
         if one.opcode == "fusion":
             stack += [i for c in one.called_computations() for i in c.instructions]
         elif one.opcode in CONTRACTIONS:
-            batch = sum(None not in pair for pair in operand_dims(one)[0])
+            lengths = zip(one.shape.dims, operand_dims(one)[0], strict=True)
+            batch = sum(n != 1 and None not in pair for n, pair in lengths)
             parts = block.parts(min(block.depth, batch))
             total += 2 * one.operands[1].shape.size_bytes * (block.count // parts - 1)
     return total

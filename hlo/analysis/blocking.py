@@ -2,9 +2,11 @@
 
     Computation, Block --cut--> the computation of one block, and how each of its operands is cut
 
-A value cut by (a, b) has as its first b - a dimensions the block's `lead[a:b]`, and is cut in them;
-by (0, 0) it is one that every block reads whole. The first len(lead) - 1 sizes of a block are 1, so
-that its elements are contiguous, and each block computes what the whole computation would.
+A value cut by (a, b) has as its first b - a dimensions the block's `lead[a:b]`, and is cut in them,
+those of one element aside, which are nowhere counted; by (0, 0) it is one that every block reads
+whole. The first len(lead) - 1 sizes of a block are 1, so that its elements are contiguous, and each
+block computes what the whole computation would: an iota over a cut dimension counts from where the
+block starts, which is one more parameter.
 Sources: loop tiling with fusion, as in Halide's compute_at (Ragan-Kelley et al. 2013).
 Does not know: how long anything takes (block_size.py).
 """
@@ -19,6 +21,7 @@ from msgspec import Struct
 from hlo.analysis.fusibility import is_elementwise
 from hlo.indexing.queries import Steps, steps
 from hlo.ir.computation import Computation
+from hlo.ir.dtype import S32
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -28,12 +31,14 @@ MOST_REPEATED = 4096  # The most elements of a value that every block computes a
 Span = tuple[int, int]  # A range of the block's leading dimensions.
 Cut = tuple[Instruction, Span]
 WHOLE: Span = (0, 0)
+MOST_STARTS = 2**31  # The first dimension that is too large for a start.
 Scope = tuple[Computation | None, Span]  # a fused computation, and how its result is cut
 OUTERMOST: Scope = (None, WHOLE)  # where the roots are
 
 
 class Block(Struct, frozen=True):
-    """lead: the sizes of the leading dimensions that blocks part; sizes: a block's in them.
+    """lead: the sizes, none of them 1, of the leading dimensions that blocks part; sizes: a block's
+    in them.
 
     Where a block's last size does not divide the whole one, the last two blocks overlap: both write
     the same values there.
@@ -63,12 +68,31 @@ class Block(Struct, frozen=True):
 
     def cut(self, shape: Shape, span: Span) -> Shape:
         """The shape of a block of a value."""
-        first, last = span
         if shape.is_tuple:
             return Shape.tuple(self.cut(e, span) for e in shape.elements)
-        if first == last:
+        places = self.places(shape, span)
+        assert places is not None, "a shape that can be cut"
+        if not places:
             return shape
-        return shape.with_dims((*self.sizes[first:last], *shape.dims[last - first :]))
+        dims = list(shape.dims)
+        for place, size in zip(places, self.sizes[slice(*span)], strict=True):
+            dims[place] = size
+        return shape.with_dims(dims)
+
+    def places(self, shape: Shape, span: Span) -> tuple[int, ...] | None:
+        """Which dimensions of a shape are those of a span; None where it has not got them."""
+        wanted = self.lead[slice(*span)]
+        places = tuple(d for d, n in enumerate(shape.dims) if n != 1)[: len(wanted)]
+        return places if tuple(shape.dims[p] for p in places) == wanted else None
+
+
+class Start(Struct, frozen=True):
+    """A parameter of a block, s32[]: where it begins in a leading dimension."""
+
+    dimension: int
+
+
+Parameter = Cut | Start
 
 
 def needed(
@@ -109,6 +133,8 @@ class _Needs:
                 continue
             operands = operand_cuts(instruction, at, self._block)
             if operands is None:
+                return False
+            if at != self._block.all and not _may_repeat(instruction, scope):
                 return False
             waiting += [(scope, *operand) for operand in operands]
             inner = fused_scope(instruction, at)
@@ -158,8 +184,6 @@ def operand_cuts(instruction: Instruction, span: Span, block: Block) -> list[Cut
         return None
     if not all(_leads(leaf, span, block) for leaf in instruction.shape.leaves()):
         return None
-    if span != block.all and not _is_small(instruction):
-        return None  # would be computed again and again
     if span[0] == span[1]:
         return [(operand, WHOLE) for operand in instruction.operands]
     if instruction.opcode == "fusion":
@@ -182,7 +206,12 @@ def _is_source(instruction: Instruction, span: Span, block: Block) -> bool:
     return shape.is_array and _is_whole_array(shape) and _leads(shape, span, block)
 
 
-def _is_small(instruction: Instruction) -> bool:
+def _may_repeat(instruction: Instruction, scope: Scope) -> bool:
+    """Whether several blocks may compute the same of an instruction: what is little, or element by
+    element within a fusion, which does so by itself.
+    """
+    if scope != OUTERMOST and (is_elementwise(instruction) or instruction.opcode in MOVED):
+        return True
     return instruction.shape.is_array and instruction.shape.size <= MOST_REPEATED
 
 
@@ -193,7 +222,7 @@ def _is_whole_array(shape: Shape) -> bool:
 
 def _leads(shape: Shape, span: Span, block: Block) -> bool:
     """Whether the first dimensions of a shape are the block's."""
-    return shape.dims[: span[1] - span[0]] == block.lead[span[0] : span[1]]
+    return block.places(shape, span) is not None
 
 
 def _tuple(instruction: Instruction, span: Span, block: Block) -> Spans | None:
@@ -205,37 +234,50 @@ def _led(instruction: Instruction, span: Span, block: Block) -> Spans | None:
     found: list[Span] = []
     for number, operand in enumerate(instruction.operands):
         own = steps(instruction, number)
-        one = None if own is None else _led_span(own, operand.shape.dims, span, block)
+        leaves = instruction.shape.leaves()
+        places = next((block.places(leaf, span) for leaf in leaves), None)
+        if own is None or places is None:
+            return None
+        one = _led_span(own, operand.shape.dims, places)
         if one is None:
             return None
-        found.append(one)
+        found.append(WHOLE if one == WHOLE else (span[0] + one[0], span[0] + one[1]))
     return found
 
 
-def _led_span(own: Steps, dims: Sequence[int], span: Span, block: Block) -> Span | None:
-    """Which of a span's dimensions are an operand's first ones; None where others move it too.
+def _led_span(own: Steps, dims: Sequence[int], places: Sequence[int]) -> Span | None:
+    """Which of the cut dimensions are an operand's first ones; None where others move it too.
 
-    A dimension of one element is any other such.
+    own, dims: how the operand's dimensions are walked, and their sizes; those of one element are
+    not counted. places: of the cut dimensions, all longer, in the result.
     """
-    lead = block.lead[span[0] : span[1]]
-    moved = [k for k, step in enumerate(own) if any(d < len(lead) for d in step.dims)]
+    kept = [step for step, n in zip(own, dims, strict=True) if n != 1]
+    moved = [k for k, step in enumerate(kept) if not set(places).isdisjoint(step.dims)]
     if not moved:
         return WHOLE
-    for first in range(len(lead)):
-        last = first
-        for step, n in zip(own, dims, strict=True):
-            is_next = last < len(lead) and (step.is_dim(last) or n == lead[last] == 1)
-            if not is_next:
-                break
-            last += 1
-        if last - first > moved[-1]:
-            return span[0] + first, span[0] + last
+    for first in range(len(places)):
+        walked = zip(kept, places[first:], strict=False)
+        count = next(
+            (k for k, (step, place) in enumerate(walked) if not step.is_dim(place)),
+            min(len(kept), len(places) - first),
+        )
+        if count > moved[-1]:
+            return first, first + count
     return None
 
 
 def _iota(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    start = _start(instruction, span, block)
+    return None if start is not None and block.lead[start.dimension] >= MOST_STARTS else []
+
+
+def _start(instruction: Instruction, span: Span, block: Block) -> Start | None:
+    """The start that a block of an instruction counts from: of an iota over a cut dimension."""
+    if instruction.opcode != "iota":
+        return None
     varies = IotaAttributes.of(instruction.attributes).iota_dimension
-    return [] if varies >= span[1] - span[0] else None
+    places = block.places(instruction.shape, span) or ()
+    return Start(span[0] + places.index(varies)) if varies in places else None
 
 
 def _contraction(instruction: Instruction, span: Span, block: Block) -> Spans | None:
@@ -262,10 +304,12 @@ def number(parameter: Instruction) -> int:
     return found
 
 
+MOVED = frozenset({"reshape", "transpose", "broadcast", "iota"})
 Spans = Sequence[Span]
 Rule = Callable[[Instruction, Span, Block], "Spans | None"]
 RULES: dict[str, Rule] = {
     "tuple": _tuple,
+    "get-tuple-element": _tuple,
     "reshape": _led,
     "copy": _led,
     "transpose": _led,
@@ -277,14 +321,14 @@ RULES: dict[str, Rule] = {
 }
 
 
-def cut_computation(computation: Computation, block: Block) -> tuple[Computation, list[Cut]]:
-    """The computation of one block, and its parameters: those of the whole one, cut.
+def cut_computation(computation: Computation, block: Block) -> tuple[Computation, list[Parameter]]:
+    """The computation of one block, and its parameters: those of the whole one, cut, and starts.
 
     Names stay; what is called is cut too. The block has to be one that `needed` accepts.
     """
     found = _Needs(block, inner_members(computation))
     assert found.all_of([computation.root], block.all), f"{computation.name} can be cut"
-    made: dict[Scope, tuple[Computation, list[Cut]]] = {}
+    made: dict[Scope, tuple[Computation, list[Parameter]]] = {}
     pending = [OUTERMOST]
     while pending:
         scope = pending[-1]
@@ -297,40 +341,72 @@ def cut_computation(computation: Computation, block: Block) -> tuple[Computation
         if scope not in made:
             whole, span = (computation, block.all) if scope == OUTERMOST else scope
             assert whole is not None, "a scope inside"
-            made[scope] = _cut(whole, span, block, found.at[scope], made)
+            made[scope] = _Cutting(whole, block, made).of(found.at[scope], span)
     return made[OUTERMOST]
 
 
-def _cut(
-    computation: Computation,
-    span: Span,
-    block: Block,
-    found: set[Cut],
-    inside: Mapping[Scope, tuple[Computation, list[Cut]]],
-) -> tuple[Computation, list[Cut]]:
-    """A computation cut, when all that it calls is. found: what the block needs of it."""
-    made = Computation(computation.name)
-    twins: dict[Cut, Instruction] = {}
-    parameters: list[Cut] = []
-    place = {instruction: n for n, instruction in enumerate(post_order(computation))}
-    for instruction, at in sorted(found, key=lambda one: (place[one[0]], one[1])):
-        attributes, operands = instruction.attributes, operand_cuts(instruction, at, block)
-        inner = fused_scope(instruction, at)
+class _Cutting:
+    """Makes a computation cut, when all that it calls is."""
+
+    def __init__(
+        self,
+        computation: Computation,
+        block: Block,
+        inside: Mapping[Scope, tuple[Computation, list[Parameter]]],
+    ) -> None:
+        self._computation, self._block, self._inside = computation, block, inside
+        self._made = Computation(computation.name)
+        self._twins: dict[Parameter, Instruction] = {}
+        self._parameters: list[Parameter] = []
+
+    def of(self, found: set[Cut], span: Span) -> tuple[Computation, list[Parameter]]:
+        """found: what the block needs of it; span: how its root is cut."""
+        place = {instruction: n for n, instruction in enumerate(post_order(self._computation))}
+        for one in sorted(found, key=lambda one: (place[one[0]], one[1])):
+            self._twins[one] = self._twin(*one)
+        self._made.root = self._twins[self._computation.root, span]
+        return self._made, self._parameters
+
+    def _twin(self, instruction: Instruction, at: Span) -> Instruction:
+        attributes, cuts = instruction.attributes, operand_cuts(instruction, at, self._block)
         if instruction.opcode == "parameter":
-            attributes, operands = {"parameter_number": len(parameters)}, []
-            parameters.append((instruction, at))
-        elif inner != OUTERMOST:
-            callee, given = inside[inner]
+            shape = self._block.cut(instruction.shape, at)
+            return self._parameter((instruction, at), shape, instruction.name)
+        if (start := _start(instruction, at, self._block)) is not None:
+            return self._counted(instruction, at, start)
+        assert cuts is not None, f"{instruction.name} can be cut"
+        operands = [self._twins[cut] for cut in cuts]
+        if (inner := fused_scope(instruction, at)) != OUTERMOST:
+            callee, given = self._inside[inner]
             attributes = {**attributes, "calls": callee}
-            operands = [(instruction.operands[number(p)], d) for p, d in given]
-        assert operands is not None, f"{instruction.name} can be cut"
-        twins[instruction, at] = made.new(
-            instruction.opcode,
-            block.cut(instruction.shape, at),
-            [twins[operand] for operand in operands],
-            attributes,
-            like=instruction,
-            name=instruction.name,
+            operands = [self._given(instruction, one) for one in given]
+        shape = self._block.cut(instruction.shape, at)
+        return self._made.new(
+            instruction.opcode, shape, operands, attributes, like=instruction, name=instruction.name
         )
-    made.root = twins[computation.root, span]
-    return made, parameters
+
+    def _given(self, site: Instruction, parameter: Parameter) -> Instruction:
+        """What a fusion hands to a parameter of its computation."""
+        if isinstance(parameter, Start):
+            return self._started(parameter)
+        return self._twins[site.operands[number(parameter[0])], parameter[1]]
+
+    def _parameter(self, parameter: Parameter, shape: Shape, name: str) -> Instruction:
+        attributes = {"parameter_number": len(self._parameters)}
+        self._parameters.append(parameter)
+        return self._made.new("parameter", shape, (), attributes, name=name)
+
+    def _started(self, start: Start) -> Instruction:
+        if start not in self._twins:
+            self._twins[start] = self._parameter(start, Shape(S32), "start")
+        return self._twins[start]
+
+    def _counted(self, iota: Instruction, at: Span, start: Start) -> Instruction:
+        """convert(iota + broadcast(start))"""
+        cut = self._block.cut(iota.shape, at)
+        counts = cut if cut.dtype is S32 else cut.with_dtype(S32)
+        new = self._made.new
+        first = new("broadcast", counts, [self._started(start)], {"dimensions": ()}, like=iota)
+        count = new("iota", counts, (), iota.attributes, like=iota)
+        total = new("add", counts, [count, first], like=iota)
+        return total if counts == cut else new("convert", cut, [total], like=iota)

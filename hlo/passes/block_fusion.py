@@ -10,8 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hlo.analysis.block_size import KIND, LEAST_SAVED_BYTES, best_block, padded_bytes
-from hlo.analysis.blocking import Block, can_be_cut
+from hlo.analysis.block_size import (
+    DEEPEST,
+    KIND,
+    LEAST_SAVED_BYTES,
+    best_block,
+    longer_dims,
+    padded_bytes,
+)
+from hlo.analysis.blocking import Block, can_be_cut, needed
 from hlo.analysis.decisions import Decisions, config_of
 from hlo.analysis.fusibility import is_scalar_constant
 from hlo.ir.computation import Computation
@@ -20,6 +27,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.table import OPS
+from hlo.passes.block_order import in_block_order, restored
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
 
@@ -37,9 +45,11 @@ def block_fusion(module: Module) -> bool:
     for computation in tuple(module.computations):
         if computation in left or not any(map(_is_worth_a_look, computation.instructions)):
             continue
+        ordered = in_block_order(computation)
         for group, block in _groups(computation):
             _fuse(module, computation, group, block)
             changed = True
+        restored(computation, ordered)
     return changed
 
 
@@ -62,7 +72,8 @@ def _groups(computation: Computation) -> Iterator[tuple[list[Instruction], Block
 def _grown(
     seed: Instruction, computation: Computation, taken: set[Instruction]
 ) -> Iterator[set[Instruction]]:
-    """The group around a value and all its consumers: as large as it gets, then the smallest.
+    """The group around a value and all its consumers: as large as it gets; what of it can be cut,
+    whatever others read; then as it was before, down to the smallest.
 
     A convolution that pads its images can be a group by itself.
     """
@@ -72,11 +83,13 @@ def _grown(
     elif padded_bytes(seed) < LEAST_SAVED_BYTES:
         return
     if not all(_may_join(i, taken) for i in smallest):
+        if _is_between(seed, computation):
+            yield from _regions(seed, computation, taken)
         return
     members = set(smallest)
-    size = 0
-    while size < len(members) <= MOST_MEMBERS:
-        size = len(members)
+    stages: list[set[Instruction]] = []
+    while len(members) <= MOST_MEMBERS and members not in stages[-1:]:
+        stages.append(set(members))
         for member in tuple(members):
             for operand in dict.fromkeys(member.operands):
                 is_free = _is_between(operand, computation) and _may_join(operand, taken)
@@ -84,9 +97,66 @@ def _grown(
                     members.add(operand)
             if _is_between(member, computation) and all(_may_join(u, taken) for u in member.users):
                 members |= set(member.users)
-    if size != len(smallest) and size <= MOST_MEMBERS:
-        yield members
-    yield smallest
+    yield from stages[-1:]
+    yield from _regions(seed, computation, taken)
+    yield from reversed(stages[:-1])
+
+
+def _regions(
+    seed: Instruction, computation: Computation, taken: set[Instruction]
+) -> Iterator[set[Instruction]]:
+    """What can be cut in the leading dimensions of a value and hands on large values, as gradients
+    do: some of them are read by others too. For as many dimensions as give one.
+    """
+    for depth in range(min(DEEPEST, len(longer_dims(seed.shape)) - 1), 0, -1):
+        lead = longer_dims(seed.shape)[:depth]
+        region = _Region(Block(lead, (1,) * depth), computation, taken).around(seed)
+        if len(region) > 2:
+            yield region
+            return
+
+
+class _Region:
+    """Grows along large values through all that can be cut."""
+
+    def __init__(self, block: Block, computation: Computation, taken: set[Instruction]) -> None:
+        self._block, self._computation, self._taken = block, computation, taken
+        self._known: dict[Instruction, bool] = {}
+
+    def around(self, seed: Instruction) -> set[Instruction]:
+        """Empty where the seed itself cannot be cut, or there is too much."""
+        members: set[Instruction] = set()
+        waiting = [seed]
+        while waiting:
+            one = waiting.pop()
+            if one in members or not self._joins(one):
+                continue
+            members.add(one)
+            if len(members) > MOST_MEMBERS:
+                return set()
+            waiting += [o for o in one.operands if _is_large(o) or o.shape.is_tuple]
+            if _is_large(one) or one.shape.is_tuple:
+                waiting += one.users
+        return members
+
+    def _joins(self, instruction: Instruction) -> bool:
+        if instruction not in self._known:
+            self._known[instruction] = self._can_join(instruction)
+        return self._known[instruction]
+
+    def _can_join(self, instruction: Instruction) -> bool:
+        """Whether the instruction by itself can be cut; of several results all, each named."""
+        block = self._block
+        if not _may_join(instruction, self._taken):
+            return False
+        if instruction.shape.is_tuple and (
+            instruction is self._computation.root
+            or any(u.opcode != "get-tuple-element" for u in instruction.users)
+        ):
+            return False
+        if instruction.opcode == "get-tuple-element":
+            return self._joins(instruction.operands[0])
+        return needed([instruction], block.all, block, {instruction}) is not None
 
 
 def _is_worth_a_look(instruction: Instruction) -> bool:
@@ -113,6 +183,8 @@ def _may_join(instruction: Instruction, taken: set[Instruction]) -> bool:
         return False
     if instruction.opcode == "fusion" and instruction.attributes.get("kind") == KIND:
         return False
+    if instruction.opcode == "get-tuple-element":
+        return instruction.operands[0].opcode == "fusion"
     is_moved = OPS[instruction.opcode].cost.operations == 0
     return not is_moved and can_be_cut(instruction)
 

@@ -10,11 +10,20 @@ functions of their own, called on a table of addresses on the stack.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from hlo.analysis.block_size import block_of
-from hlo.analysis.blocking import WHOLE, Block, Cut, Span, cut_computation, number
+from hlo.analysis.blocking import (
+    WHOLE,
+    Block,
+    Parameter,
+    Span,
+    Start,
+    cut_computation,
+    number,
+)
 from hlo.analysis.leaves import leaves_of
 from hlo.analysis.legality import is_contraction
 from hlo.backend.ir.definitions import symbol
@@ -92,6 +101,16 @@ def _index(span: Span) -> str:
     return f"index{span[0]}_{span[1]}"
 
 
+def _along(start: Start) -> Span:
+    """The span of a start's dimension alone."""
+    return start.dimension, start.dimension + 1
+
+
+def _counted_from(start: Start) -> Value:
+    """Where the number lies from which a block counts along a dimension."""
+    return Value(f"%start{start.dimension}", "ptr")
+
+
 _TABLE = Value("%table", "ptr")
 
 
@@ -99,13 +118,13 @@ class _BlockLoop:
     """Writes the loop over blocks."""
 
     def __init__(
-        self, instruction: Instruction, block: Block, parameters: list[Cut], program: Program
+        self, instruction: Instruction, block: Block, parameters: list[Parameter], program: Program
     ) -> None:
         self.instruction, self.block, self.program = instruction, block, program
         self.spans: dict[Span, None] = {}
         operands = [len(leaves_of(o.shape)) for o in instruction.operands]
         assert all(count == 1 for count in operands), "operands are arrays"
-        self.arguments = [self._part(number(p), p, span) for p, span in parameters]
+        self.arguments = [self._argument(parameter) for parameter in parameters]
         results = leaves_of(instruction.shape)
         rows, self.spans[block.all] = math.prod(block.lead), None
         self.results = [
@@ -119,12 +138,17 @@ class _BlockLoop:
         self.named = Named(self.w)
         self.bases: list[Value] = []  # The addresses of the buffers.
 
-    def _part(self, buffer: int, parameter: Instruction, span: Span) -> _BlockSlice:
+    def _argument(self, parameter: Parameter) -> _BlockSlice | Start:
+        if isinstance(parameter, Start):
+            self.spans[_along(parameter)] = None
+            return parameter
+        instruction, span = parameter
+        buffer = number(instruction)
         if span == WHOLE:
             return _BlockSlice(buffer, 0, "")
         self.spans[span] = None
         elements = math.prod(self.block.lead[span[0] : span[1]])
-        return _BlockSlice(buffer, parameter.shape.size_bytes // elements, _index(span))
+        return _BlockSlice(buffer, instruction.shape.size_bytes // elements, _index(span))
 
     def kernel(self, rates: Rates) -> Kernel:
         program = self.program
@@ -151,6 +175,10 @@ class _BlockLoop:
         w.label("start")
         slots = HEADER_SLOTS + len(self.program.table)
         w.append(Alloca("%table", "ptr", "alloca", (), ", align 64", memory=f"[{slots} x ptr]"))
+        starts = dict.fromkeys(a for a in self.arguments if isinstance(a, Start))
+        for start in starts:
+            number = _counted_from(start)
+            w.append(Alloca(number.text, "ptr", "alloca", (), ", align 64", memory="i32"))
         for k in range(self.buffers + 1):
             slot = n.address(f"slot{k}", buffers, w.int(k), "ptr")
             self.bases.append(n.load(f"base{k}", "ptr", slot))
@@ -161,6 +189,8 @@ class _BlockLoop:
         w.branch_if(n.compare("more", "icmp ult", block, end), "run", "done")
         w.label("run")
         self._write_indices(block)
+        for start in starts:
+            self._store_start(start)
         for place, part in moving:
             self._store_address(place, part)
         for k, step in enumerate(self.program.steps):
@@ -206,9 +236,12 @@ class _BlockLoop:
                     constants[allocation_number] = self._constant(allocation.instruction)
                 self._store(slot, constants[allocation_number])
             else:
-                parts = self.results if allocation.kind is AllocationKind.RESULT else self.arguments
+                is_result = allocation.kind is AllocationKind.RESULT
+                parts: Sequence[_BlockSlice | Start] = self.results if is_result else self.arguments
                 part = parts[allocation.index]
-                if part.stride:
+                if isinstance(part, Start):
+                    self._store(slot, _counted_from(part))
+                elif part.stride:
                     moving.append((slot, part))
                 else:
                     self._store(slot, self.bases[part.buffer])
@@ -223,6 +256,13 @@ class _BlockLoop:
         n, index = self.named, Value(f"%{part.index}", "i64")
         offset = n.binary(f"offset{slot}", "mul", index, self.w.int(part.stride))
         self._store(slot, n.address(f"at{slot}", self.bases[part.buffer], offset, "i8"))
+
+    def _store_start(self, start: Start) -> None:
+        """Where a block begins in one dimension, as its kernels read it."""
+        index = Value(f"%{_index(_along(start))}", "i64")
+        place = _counted_from(start)
+        count = self.named.cast(f"{place.text[1:]}.count", "trunc", index, "i32")
+        self.w.store(count, place, 4)
 
     def _constant(self, instruction: Instruction | None) -> Value:
         """The address of a small constant's bytes."""

@@ -24,8 +24,8 @@ def _dims(root: Instruction, name: str) -> tuple[int, ...]:
 
 @rewrite("dot", operand="transpose")
 def dot_of_transpose(root: Instruction) -> Instruction | None:
-    """dot(transpose(x, p), y) => dot(x, y) with dimensions p[d]
-    where the free dims keep their order
+    """dot(transpose(x, p), y) => dot(x, y) with dimensions p[d], reshaped
+    where the free dims keep their order, those of size 1 aside
     """
     for side, x in zip(("lhs", "rhs"), root.operands, strict=True):
         if x.opcode != "transpose" or not is_plain(x.operands[0].shape):
@@ -34,7 +34,8 @@ def dot_of_transpose(root: Instruction) -> Instruction | None:
         contracting = _dims(root, f"{side}_contracting_dims")
         batch = _dims(root, f"{side}_batch_dims")
         free = [order[d] for d in range(len(order)) if d not in contracting and d not in batch]
-        if free != sorted(free):
+        longer = [d for d in free if x.operands[0].shape.dims[d] != 1]
+        if longer != sorted(longer) or not (free == longer or is_plain(root.shape)):
             continue
         attributes = dict(root.attributes)
         attributes[f"{side}_contracting_dims"] = tuple(order[d] for d in contracting)
@@ -43,7 +44,14 @@ def dot_of_transpose(root: Instruction) -> Instruction | None:
         operands = [o.operands[0] if o is x else o for o in root.operands]
         if root.operands[0] is root.operands[1]:
             operands = [x.operands[0], x] if side == "lhs" else [x, x.operands[0]]
-        return make(root, "dot", *operands, shape=root.shape, **attributes)
+        if free == sorted(free):
+            return make(root, "dot", *operands, shape=root.shape, **attributes)
+        begin = len(batch) if side == "lhs" else root.shape.rank - len(free)
+        sizes = [x.operands[0].shape.dims[d] for d in sorted(free)]
+        dims = list(root.shape.dims)
+        dims[begin : begin + len(free)] = sizes
+        made = make(root, "dot", *operands, shape=root.shape.with_dims(dims), **attributes)
+        return make(root, "reshape", made, shape=root.shape)
     return None
 
 
@@ -77,18 +85,34 @@ def product_of_columns(root: Instruction) -> Instruction | None:
 
 @rewrite("transpose", operand="dot")
 def transpose_of_dot(root: Instruction) -> Instruction | None:
-    """transpose(dot(x, y), p) => dot(y, x)
-    where p exchanges the free dims of x with those of y, and nobody else reads the dot
+    """transpose(dot(x, y), p) => transpose(dot(y, x), q)
+    where a free dim of x, longer than 1, becomes the last one, and nobody else reads the dot
+
+    Rows are then moved whole, or nothing is.
     """
     (dot,) = root.operands
     if len(dot.users) != 1 or not is_plain(dot.shape):
         return None
+    order = ints(root, "dimensions")
     x, y = dot.operands
     batch = len(_dims(dot, "lhs_batch_dims"))
     middle = x.shape.rank - len(_dims(dot, "lhs_contracting_dims"))  # where those of y begin
-    exchanged = (*range(batch), *range(middle, dot.shape.rank), *range(batch, middle))
-    if ints(root, "dimensions") != exchanged or not is_plain(root.shape.without_layout()):
+    longer = [d for d in order if dot.shape.dims[d] != 1]
+    if not longer or not batch <= longer[-1] < middle:
         return None
+    if not is_plain(root.shape.without_layout()):
+        return None
+    exchanged = (*range(batch), *range(middle, dot.shape.rank), *range(batch, middle))
+    after = tuple(exchanged.index(d) for d in order)
+    if after == tuple(range(len(after))):
+        return make(root, "dot", y, x, shape=root.shape, **_exchanged(dot))
+    shape = dot.shape.with_dims(dot.shape.dims[d] for d in exchanged)
+    made = make(root, "dot", y, x, shape=shape, **_exchanged(dot))
+    return make(root, "transpose", made, shape=root.shape, dimensions=after)
+
+
+def _exchanged(dot: Instruction) -> dict[str, object]:
+    """The attributes of the product of the same two in the other order."""
     attributes = dict(dot.attributes)
     for kind in ("contracting", "batch"):
         for side, other in (("lhs", "rhs"), ("rhs", "lhs")):
@@ -99,4 +123,4 @@ def transpose_of_dot(root: Instruction) -> Instruction | None:
     precision = attributes.get("operand_precision")
     if isinstance(precision, tuple):
         attributes["operand_precision"] = precision[::-1]
-    return make(root, "dot", y, x, shape=root.shape, **attributes)
+    return attributes

@@ -9,7 +9,7 @@ import pytest
 
 from hlo import driver
 from hlo.analysis.block_size import block_of, is_blocked, part_sizes
-from hlo.analysis.blocking import Block, cut_computation
+from hlo.analysis.blocking import Block, Start, cut_computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.block_fusion import block_fusion
@@ -59,6 +59,42 @@ ENTRY e {{
   {softmax(scores, f"{heads},{length}", 2)}
   ROOT o = f32[{inputs}] dot(p, v), lhs_batch_dims={{0}}, lhs_contracting_dims={{2}},
     rhs_batch_dims={{0}}, rhs_contracting_dims={{1}} }}"""
+
+
+def causal(heads: int, length: int, *, counted: str = "s32") -> str:
+    """Attention whose queries see no later key; counted: the type in which they are numbered."""
+    scores = f"{heads},{length},{length}"
+    seen = f"""n = {counted}[{length}] iota(), iota_dimension=0
+  row = {counted}[{length},{length}] broadcast(n), dimensions={{0}}
+  column = {counted}[{length},{length}] broadcast(n), dimensions={{1}}
+  hp = pred[{length},{length}] compare(row, column), direction=GE
+  h = pred[{scores}] broadcast(hp), dimensions={{1,2}}
+  out = f32[] constant(-inf)
+  outs = f32[{scores}] broadcast(out), dimensions={{}}
+  masked = f32[{scores}] add(raw, mk)
+  s = f32[{scores}] select(h, masked, outs)"""
+    return attention(heads, length).replace(f"s = f32[{scores}] add(raw, mk)", seen)
+
+
+def heads_in_rows(heads: int, length: int) -> str:
+    """Attention over rows in which all heads lie side by side, as layers of models write it."""
+    scores, inputs = f"1,{heads},{length},1,{length}", f"{length},{heads},16"
+    wide = f"1,1,{heads},{length},{length}"
+    return f"""HloModule heads
+{REDUCERS}
+ENTRY e {{
+  q = f32[{inputs}] parameter(0)
+  k = f32[1,{inputs}] parameter(1)
+  v = f32[1,{inputs}] parameter(2)
+  q5 = f32[1,{length},{heads},1,16] reshape(q)
+  raw = f32[{scores}] dot(q5, k), lhs_batch_dims={{0,2}}, lhs_contracting_dims={{4}},
+    rhs_batch_dims={{0,2}}, rhs_contracting_dims={{3}}
+  s = f32[{wide}] reshape(raw)
+  {softmax(wide, f"1,1,{heads},{length}", 4)}
+  o = f32[1,{heads},16,1,{length}] dot(v, p), lhs_batch_dims={{0,2}}, lhs_contracting_dims={{1}},
+    rhs_batch_dims={{1,2}}, rhs_contracting_dims={{4}}
+  moved = f32[1,{length},{heads},1,16] transpose(o), dimensions={{0,4,1,3,2}}
+  ROOT r = f32[{inputs}] reshape(moved) }}"""
 
 
 def scores(rows: int) -> str:
@@ -151,6 +187,8 @@ def inputs(text: str) -> list[np.ndarray]:
 def test_blocks_are_batches_or_rows() -> None:
     assert block_in(attention(32, 128)) == Block((32,), (2,))
     assert block_in(attention(4, 512)) == Block((4, 512), (1, 128))
+    assert block_in(causal(4, 512)) == Block((4, 512), (1, 128))
+    assert block_in(heads_in_rows(4, 512)) == Block((4, 512), (1, 128))
     assert block_in(scores(1 << 14)) == Block((1 << 14,), (1 << 10,))
     assert block_in(scores(16411)) == Block((16411,), (1040,))  # a prime: the last two overlap
     assert block_in(convolution(32, finished=True)) == Block((32,), (2,))
@@ -175,6 +213,63 @@ def test_small_and_unfit_chains_stay() -> None:
     assert block_in(columns) is None  # every row needs all others
 
 
+def test_blocks_hold_what_is_not_written_over() -> None:
+    """Scores become weights where they lie, so that they are there once."""
+    assert block_in(attention(2, 2048)) == Block((2, 2048), (1, 192))
+    text = attention(2, 2048)
+    product = text[text.index("ROOT o = ") :]
+    shared = text.replace("ROOT o", "o").removesuffix("}")
+    shared += product.replace("ROOT o", "u").replace("dot(p, v)", "dot(raw, v)").removesuffix("}")
+    shared += "ROOT both = f32[2,2048,16] add(o, u) }"
+    assert block_in(shared) == Block((2, 2048), (1, 80))
+
+
+def test_operands_of_products_in_no_block_stay_as_they_lie() -> None:
+    text = heads_in_rows(4, 512)
+    alone = text[: text.index("  s = f32[")].replace("raw =", "ROOT raw =") + "}"
+    product = driver.optimize(driver.parse(alone)).entry.root
+    assert [o.opcode for o in product.operands] == ["reshape", "parameter"]
+
+
+def gradients(heads: int, length: int) -> str:
+    """Attention and what its gradients read: weights and gradients of scores are results too."""
+    wide, rows, inputs = f"{heads},{length},{length}", f"{heads},{length}", f"{heads},{length},16"
+    of_rows = "lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}"
+    return f"""HloModule gradients
+{REDUCERS}
+ENTRY e {{
+  q = f32[{inputs}] parameter(0)
+  k = f32[{inputs}] parameter(1)
+  v = f32[{inputs}] parameter(2)
+  g = f32[{inputs}] parameter(3)
+  s = f32[{wide}] dot(q, k), {of_rows}, rhs_contracting_dims={{2}}
+  {softmax(wide, rows, 2)}
+  o = f32[{inputs}] dot(p, v), {of_rows}, rhs_contracting_dims={{1}}
+  dp = f32[{wide}] dot(g, v), {of_rows}, rhs_contracting_dims={{2}}
+  both = f32[{wide}] multiply(dp, p)
+  along = f32[{rows}] reduce(both, zero), dimensions={{2}}, to_apply=sum_of
+  alongs = f32[{wide}] broadcast(along), dimensions={{0,1}}
+  less = f32[{wide}] subtract(dp, alongs)
+  ds = f32[{wide}] multiply(less, p)
+  dq = f32[{inputs}] dot(ds, k), {of_rows}, rhs_contracting_dims={{1}}
+  dk = f32[{inputs}] dot(ds, q), lhs_batch_dims={{0}}, lhs_contracting_dims={{1}},
+    rhs_batch_dims={{0}}, rhs_contracting_dims={{1}}
+  dv = f32[{inputs}] dot(p, g), lhs_batch_dims={{0}}, lhs_contracting_dims={{1}},
+    rhs_batch_dims={{0}}, rhs_contracting_dims={{1}}
+  ROOT r = (f32[{inputs}], f32[{inputs}], f32[{inputs}], f32[{inputs}]) tuple(o, dq, dk, dv) }}"""
+
+
+def test_values_that_others_read_are_results_of_a_block() -> None:
+    """All but the two sums over queries is one fusion; of large values these two's alone leave."""
+    module = driver.optimize(driver.parse(gradients(4, 512)))
+    (fusion,) = blocked(module)
+    assert block_of(fusion) == Block((4, 512), (1, 128))
+    large = [leaf for leaf in fusion.shape.leaves() if leaf.dims == (4, 512, 512)]
+    assert len(large) == 2
+    products = [i.name for i in module.entry.instructions if i.opcode == "dot"]
+    assert sorted(products) == ["dk", "dv"]
+
+
 def test_text_of_a_block() -> None:
     (fusion,) = blocked(driver.optimize(driver.parse(scores(16411))))
     (callee,) = fusion.called_computations()
@@ -182,7 +277,9 @@ def test_text_of_a_block() -> None:
     assert block is not None
     assert block.count == 16
     body, parameters = cut_computation(callee, block)
-    assert sorted((p.shape.dims, span) for p, span in parameters) == [
+    cuts = [p for p in parameters if not isinstance(p, Start)]
+    assert cuts == parameters
+    assert sorted((p.shape.dims, span) for p, span in cuts) == [
         ((8, 24), (0, 0)),
         ((16411, 8), (0, 1)),
     ]
@@ -202,7 +299,8 @@ def test_fusions_in_fusions_are_cut_at_any_depth() -> None:
         inner = f"fusion(x, w), kind=kLoop, calls=g{k}"
     entry = driver.parse(program([*taken, f"ROOT s = f32[4096,24] {inner}"], *fused)).entry
     body, parameters = cut_computation(entry, Block((4096,), (64,)))
-    assert [(p["parameter_number"], span) for p, span in parameters] == [(0, (0, 1)), (1, (0, 0))]
+    cuts = [p for p in parameters if not isinstance(p, Start)]
+    assert [(p["parameter_number"], span) for p, span in cuts] == [(0, (0, 1)), (1, (0, 0))]
     for _ in range(depth):
         (call,) = (i for i in body.instructions if i.opcode == "fusion")
         assert call.shape.dims == (64, 24)
@@ -272,6 +370,11 @@ def test_part_sizes() -> None:
         attention(32, 128),
         attention(2, 384),
         attention(4, 509),
+        gradients(4, 512),
+        heads_in_rows(4, 512),
+        heads_in_rows(4, 509),
+        causal(4, 509),
+        causal(4, 512, counted="f32"),
         scores(1 << 14),
         scores(16411),
         PAIRS,
@@ -282,6 +385,11 @@ def test_part_sizes() -> None:
         "batches",
         "rows",
         "overlapping rows of batches",
+        "gradients",
+        "heads in rows",
+        "overlapping rows of heads in rows",
+        "counted rows",
+        "rows counted in f32",
         "long",
         "overlapping",
         "loop",
@@ -305,7 +413,7 @@ def test_blocks_compute_what_the_whole_does(text: str) -> None:
         for found in runs:
             first = first or found
             for a, b, c in zip(found, expected, first, strict=True):
-                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=5e-6)
                 assert a.tobytes() == c.tobytes()
 
 

@@ -8,15 +8,21 @@ from __future__ import annotations
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.machine import COMMON
 
+MOST_ROWS = 24
 
-def tile_shape(m: int, n: int, ring: Ring, *, diagonal: bool = False) -> tuple[int, int]:
-    """Rows and vectors of the register tile that needs the fewest cycles for all of the result."""
+
+def tile_shape(
+    m: int, n: int, ring: Ring, *, diagonal: bool = False, most: int = MOST_ROWS
+) -> tuple[int, int]:
+    """Rows, so many at most, and vectors of the register tile that needs the fewest cycles for all
+    of the result.
+    """
     best: tuple[float, int, int] | None = None
     for vectors in (1, 2, 3, 4, 6, 8):
         limit = (ring.registers - ring.parts * vectors - ring.parts) // (ring.parts * vectors)
         if limit < 1 or (vectors > 1 and (vectors - 1) * ring.lanes >= n):
             continue
-        limit = min(limit, 14 if vectors == 2 else 24, 4 if diagonal else 24)
+        limit = min(limit, 14 if vectors == 2 else MOST_ROWS, 4 if diagonal else most)
         tiles = -(-m // limit)
         rows = -(-m // tiles)
         panels = -(-n // (vectors * ring.lanes))
