@@ -349,7 +349,9 @@ class _Sequence:
             self._call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
             self.epilogue = noting(form.ring, form.dtype, told)
             alone = reads_results_alone(form, met)
-            further = (repair,) if alone else (replace(look, when=told), repair)
+            # What is rare may be slow.
+            look = replace(look, kernel=replace(look.kernel, is_glue=True), when=told)
+            further = (repair,) if alone else (look, repair)
         self.target.shown(look.kernel, partial(Plan, (_LOOK,)))
         self.target.shown(repair.kernel, partial(Plan, (_REPAIR,)))
         made = self.finished(c)
