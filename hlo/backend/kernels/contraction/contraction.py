@@ -384,9 +384,7 @@ class _Sequence:
         """The blocked product; of a long depth in parts."""
         c = in_runs(c, ring)
         plan = planned(c, ring)
-        split = (
-            None if plan.depth_first and not plan.group else split_depth(c, ring, self._next_place)
-        )
+        split = None if plan.is_whole else split_depth(c, ring, self._next_place)
         if split is not None:
             self._add_parts(c, ring, split, others)
             return
