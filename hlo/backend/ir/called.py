@@ -14,12 +14,18 @@ from hlo.backend.ir.writer import Value, Writer
 
 
 def as_function(
-    w: Writer, parameters: Iterable[Value], value: Value | None = None, *, has_entry: bool = True
+    w: Writer,
+    parameters: Iterable[Value],
+    value: Value | None = None,
+    *,
+    has_entry: bool = True,
+    is_glue: bool = False,
 ) -> Kernel:
     """The function of which this is the body, and which gives back the value."""
     w.ret(value)
     result = "void" if value is None else value.type
-    return Kernel(w.function(parameters, result=result, has_entry=has_entry), 0, *w.beside)
+    function = w.function(parameters, result=result, has_entry=has_entry)
+    return Kernel(function, 0, *w.beside, is_glue=is_glue)
 
 
 def call(w: Writer, function: Kernel, *arguments: Value, type: str = "void") -> Value:

@@ -18,7 +18,7 @@ from hlo.attributes.slices import SliceDim
 from hlo.attributes.window import Window, WindowDim
 from hlo.ir.instruction import Instruction
 from hlo.ops.making import make
-from hlo.passes.patterns.matching import is_plain
+from hlo.passes.patterns.matching import is_plain, splat
 from hlo.passes.rewriting import rewrite
 
 LEAST_DEPTH = 128  # Products of an output from which those saved outweigh moving the outputs.
@@ -60,7 +60,7 @@ class _Holes(Struct, frozen=True):
 @rewrite("convolution")
 def convolution_of_holes(root: Instruction) -> Instruction | None:
     """conv(x dilated by d, w) at d * q + r => conv(x, every d-th tap of w from one on) at q
-    where the window moves by one and has a tap for each r; large ones
+    or 0 where w has no such tap; where the window moves by one; large ones
     """
     window, labels = root.get("window"), root.get("dim_labels")
     if not isinstance(window, Window) or not isinstance(labels, DimLabels):
@@ -89,7 +89,7 @@ def _holes(root: Instruction, window: Window, labels: DimLabels) -> tuple[_Holes
     )
     for h in found:
         is_moved = h.window.stride != 1 or h.window.window_dilation != 1 or h.window.reversed
-        if is_moved or h.window.size < h.phases or h.outputs < h.phases or not h.base:
+        if is_moved or not h.window.size or h.outputs < h.phases or not h.base:
             return ()
     return found
 
@@ -107,18 +107,21 @@ def _pays(root: Instruction, holes: tuple[_Holes, ...], labels: DimLabels) -> bo
 def _part(
     root: Instruction, window: Window, holes: tuple[_Holes, ...], phases: tuple[int, ...]
 ) -> Instruction:
-    """The convolution of one phase in each dimension."""
+    """The convolution of one phase in each dimension; zeros where no tap meets an element."""
+    sizes = list(root.shape.dims)
+    for h in holes:
+        sizes[h.out] = h.outputs_each
+    shape = root.shape.with_dims(tuple(sizes))
+    if any(h.first_tap(phase) >= h.window.size for h, phase in zip(holes, phases, strict=True)):
+        return splat(root, 0, shape)
     x, w = root.operands
     taps = [SliceDim(0, n) for n in w.shape.dims]
-    sizes = list(root.shape.dims)
     dims = list(window.dims)
     for h, phase in zip(holes, phases, strict=True):
         taps[h.rhs] = SliceDim(h.first_tap(phase), h.window.size, h.phases)
-        sizes[h.out] = h.outputs_each
         dims[h.number] = h.part(phase)
     kernel = make(root, "slice", w, slice=tuple(taps))
     attributes = {**root.attributes, "window": replace(window, dims=tuple(dims))}
-    shape = root.shape.with_dims(tuple(sizes))
     return make(root, "convolution", x, kernel, shape=shape, **attributes)
 
 

@@ -13,6 +13,8 @@ CASES = {  # lhs, rhs, result, window
     "two-dims": ("2,4,3,3", "3,4,3,2", "2,8,6,2", "size=3x4 pad=2_1x1_3 lhs_dilate=2x2"),
     "unequal": ("1,5,2,3", "3,2,3,2", "1,13,2,2", "size=3x2 pad=2_0x0_1 lhs_dilate=3x1"),
     "cropped": ("1,5,6,2", "2,3,2,3", "1,5,7,3", "size=2x3 pad=-2_-1x1_-3 lhs_dilate=2x2"),
+    "fewer taps": ("1,5,2,3", "2,2,3,2", "1,14,2,2", "size=2x2 pad=1_1x0_1 lhs_dilate=3x1"),
+    "one tap": ("2,4,3,3", "1,1,3,2", "2,7,6,2", "size=1x1 pad=0_0x0_1 lhs_dilate=2x2"),
     "strided": ("1,4,5,2", "2,3,2,3", "1,7,2,3", "size=2x3 stride=1x2 pad=1_0x0_0 lhs_dilate=2x1"),
 }
 

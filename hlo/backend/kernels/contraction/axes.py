@@ -111,6 +111,11 @@ def reach(c: Contraction, side: str) -> int:
     return 1 + sum((a.size - 1) * abs(a.rhs) for a in axes)
 
 
+def only(axes: Axes, side: str) -> Axes:
+    """The axes as one array has them."""
+    return tuple(Axis(a.size, **{side: getattr(a, side)}) for a in axes)
+
+
 def merged(axes: Iterable[Axis]) -> Axes:
     """Fewer axes with the same meaning: unit axes go, axes join where strides allow."""
     result: list[Axis] = []

@@ -363,7 +363,9 @@ class _Sequence:
             self._call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
             self.epilogue = noting(form.ring, form.dtype, told)
             alone = reads_results_alone(form, met)
-            further = (repair,) if alone else (replace(look, when=told), repair)
+            # What is rare may be slow.
+            look = replace(look, kernel=replace(look.kernel, is_glue=True), when=told)
+            further = (repair,) if alone else (look, repair)
         self.target.shown(look.kernel, partial(Plan, (_LOOK,)))
         self.target.shown(repair.kernel, partial(Plan, (_REPAIR,)))
         made = self.finished(c)
@@ -396,9 +398,7 @@ class _Sequence:
         """The blocked product; of a long depth in parts."""
         c = in_runs(c, ring)
         plan = planned(c, ring)
-        split = (
-            None if plan.depth_first and not plan.group else split_depth(c, ring, self._next_place)
-        )
+        split = None if plan.is_whole else split_depth(c, ring, self._next_place)
         if split is not None:
             self._add_parts(c, ring, split, others)
             return

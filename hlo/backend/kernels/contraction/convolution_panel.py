@@ -86,9 +86,9 @@ class Panel(Struct, frozen=True):
         w, form = Writer(), self.form
         parts, stride = form.ring.parts, form.strides[self.side][self.features]
         factor, panel = Value("%factor", "ptr"), Value("%panel", "ptr")
-        run, starts = form.starts(w, Value("%chunk", "i64"))
-        first = times(w, run, form.run)
-        features = [times(w, add(w, first, s), stride) for s in starts]
+        run, firsts = form.starts(w, Value("%chunk", "i64"))
+        first = add(w, times(w, run, form.run), firsts[0])
+        last = add(w, times(w, run, form.run), w.int(form.run - form.lanes))
 
         depth = min(form.lanes, stride)  # rows of the panel that are made together
         depth = depth if depth == form.lanes else 1
@@ -98,19 +98,26 @@ class Panel(Struct, frozen=True):
             after = w.intrinsic("llvm.umin", "i64", times(w, b, depth), w.int(stride - depth))
             number = add(w, times(w, before, stride), after)
             moved = add(w, times(w, before, stride * form.features), after)
-            for v, feature in enumerate(features):
+
+            def vector(v: Value) -> None:
+                start = add(w, first, times(w, v, form.lanes))
+                feature = times(w, w.intrinsic("llvm.umin", "i64", start, last), stride)
                 rows = self._square(w, factor, add(w, moved, feature), depth)
                 for r, values in enumerate(rows):
-                    at = times(w, add(w, number, w.int(r)), form.vectors * parts)
+                    row = times(w, add(w, number, w.int(r)), form.vectors)
+                    at = times(w, add(w, row, v), parts)
                     for k, value in enumerate(values):
-                        place = advanced(w, panel, add(w, at, w.int(v * parts + k)), self.type)
+                        place = advanced(w, panel, add(w, at, w.int(k)), self.type)
                         w.store(value, place, form.ring.scalar_bytes)
+
+            each(w, w.int(0), w.int(form.vectors), vector)
 
         def rows_before(before: Value) -> None:
             each(w, w.int(0), w.int(blocks), lambda b: block(before, b))
 
         each(w, w.int(0), w.int(self.rows // stride), rows_before)
-        return as_function(w, (factor, panel, Value("%chunk", "i64")), has_entry=False)
+        parameters = factor, panel, Value("%chunk", "i64")
+        return as_function(w, parameters, has_entry=False, is_glue=True)
 
     def _square(self, w: Writer, factor: Value, at: Value, depth: int) -> list[Parts]:
         """Vectors of features at neighbouring places of the other dimensions."""

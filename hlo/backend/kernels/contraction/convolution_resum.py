@@ -36,7 +36,7 @@ def resum_function(form: Form) -> Kernel:
     function = _Resum(form)
     function.write()
     parameters = (*function.memory, Value("%entries", "ptr"), Value("%chunk", "i64"))
-    return as_function(function.w, parameters, has_entry=False)
+    return as_function(function.w, parameters, has_entry=False, is_glue=True)
 
 
 class _Resum:

@@ -15,8 +15,6 @@ BLOCK (sum_blocks.py), so chains of additions are as long as ProductPlan.sums sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -36,22 +34,20 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import write_tile
 from hlo.backend.kernels.contraction.copies import called, is_assembly, packed
+from hlo.backend.kernels.contraction.finishing import (
+    Columns,
+    Finishing,
+    WaitingTile,
+    columns_from,
+)
 from hlo.backend.kernels.contraction.microkernel import Tile, product, zero_tile
 from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange
 from hlo.backend.kernels.contraction.panels import packed_strides
 from hlo.backend.kernels.contraction.product_form import ProductForm
 from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading
-from hlo.backend.kernels.contraction.result import Epilogue, Result
-from hlo.backend.kernels.contraction.ring import Parts, element_address
+from hlo.backend.kernels.contraction.result import Epilogue
+from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.kernels.contraction.waiting import Range, WaitingSums
-from hlo.backend.lanes.masked import below
-
-
-class Columns(Struct, frozen=True):
-    """The columns of a panel: the first one's index; which lanes of each vector there are."""
-
-    start: Value
-    masks: tuple[Value | None, ...]
 
 
 class Depths(Struct, frozen=True):
@@ -79,7 +75,9 @@ class _Product:
         self.form = form = ProductForm(plan, has_epilogue=epilogue is not None)
         self.packings, self.row_axes = form.packings, form.row_axes
         self.staged, self.is_direct = form.staged, form.is_direct
-        self.is_glue = self.is_direct
+        depth = self.w.int(plan.depth_block)
+        self.has_assembly = form.assembly(depth) is not None
+        self.is_glue = self.is_direct or self.has_assembly
         self.functions: dict[str, Kernel] = {}
         self.waiting = WaitingSums(self.w, plan)
         sizes = form.scratch_sizes
@@ -89,7 +87,8 @@ class _Product:
     def kernel(self) -> Kernel:
         w, c, plan = self.w, self.c, self.plan
         lhs, rhs = (w.buffer_address(i) for i in range(2))
-        self.result = Result(w, self.ring, c.out, 2, self.epilogue)
+        self.finishing = Finishing(w, plan, self.form, self.epilogue)
+        self.result = self.finishing.result
         scratch = lhs
         if self.scratch_bytes:
             scratch = w.buffer_address(2 + self.result.buffers)
@@ -214,12 +213,7 @@ class _Product:
     # -- panels and depth blocks -----------------------------------------------------------------
 
     def _columns(self, panel: Value) -> Columns:
-        w, plan, lanes = self.w, self.plan, self.ring.lanes
-        start = plan.columns.start(w, panel)
-        if not plan.columns.exceeds(self.c.n):
-            return Columns(start, (None,) * plan.vectors)
-        last = w.int((plan.vectors - 1) * lanes)  # the one panel there is begins at 0
-        return Columns(start, (*(None,) * (plan.vectors - 1), below(w, last, self.c.n, lanes)))
+        return columns_from(self.w, self.plan, self.plan.columns.start(self.w, panel))
 
     def _panel(self, panel: Value, tiles: Range) -> None:
         w, plan = self.w, self.plan
@@ -367,21 +361,22 @@ class _Product:
         """A tile that waits in scratch, to the result's rows from `start` on, each once: what an
         epilogue reads may lie there.
         """
-        w, axes, rows = self.w, self.row_axes, self.plan.rows
-
-        def at_row(r: Value) -> None:
-            offset = strided(w, add(w, start, r), axes)
-            self._store_row(self.waiting.sums(self.waiting.row(r)), offset, columns)
-
-        each(w, rows.again(w, tile, start), w.int(rows.step), at_row)
+        self._finish_waiting(self.waiting.base, start, tile, columns)
 
     def _finish_stage(self, tiles: Range, columns: Columns) -> None:
-        axes = self.row_axes
+        def finish(tile: Value, start: Value, stage: Value) -> None:
+            self._finish_waiting(stage, start, tile, columns)
 
-        def finish(row: Value, stage: Value) -> None:
-            self._store_row(self.waiting.sums(stage), strided(self.w, row, axes), columns)
+        self.waiting.each_tile(tiles, finish)
 
-        self.waiting.each_row(tiles, finish, once=True)
+    def _finish_waiting(self, sums: Value, start: Value, tile: Value, columns: Columns) -> None:
+        first = self.plan.rows.again(self.w, tile, start)
+        waiting = WaitingTile(sums, start, first, self.out_index, columns.start)
+        if self.has_assembly:
+            function = self.finishing.called(waiting)
+            self.functions[function.text] = function
+        else:
+            self.finishing.tile(waiting, columns)
 
     def _finish_tile(self, tile: Tile, start: Value, columns: Columns) -> None:
         """Rows from registers to the result."""
@@ -389,11 +384,5 @@ class _Product:
         base = strided(w, start, axes)
         stride = axes[0][1] if axes else 0
         for r, row in enumerate(tile):
-            self._store_row(row, add(w, base, w.int(r * stride)), columns)
-
-    def _store_row(self, row: Sequence[Parts], offset: Value, columns: Columns) -> None:
-        w, stride = self.w, self.c.columns[-1].out if self.c.columns else 1
-        index = add(w, add(w, self.out_index, offset), times(w, columns.start, stride))
-        for v, (parts, mask) in enumerate(zip(row, columns.masks, strict=True)):
-            at = add(w, index, w.int(v * self.ring.lanes * stride))
-            self.result.store(parts, at, stride, mask)
+            offset = add(w, base, w.int(r * stride))
+            self.finishing.row(row, self.out_index, offset, columns)

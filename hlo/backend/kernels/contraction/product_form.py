@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.contraction.assembly import AssemblyTile, DepthLoop, fits, tile_assembly
-from hlo.backend.kernels.contraction.axes import merged
+from hlo.backend.kernels.contraction.axes import merged, only
 from hlo.backend.kernels.contraction.microkernel import DepthAxis, Factor, Microkernel
-from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading, only
+from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.ring import is_plain
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Sums
-from hlo.backend.kernels.contraction.axes import Axes, Axis, Contraction, extent, merged
+from hlo.backend.kernels.contraction.axes import Axes, Axis, Contraction, extent, merged, only
 from hlo.backend.kernels.contraction.packing_form import Packing, Panels, Source
 from hlo.backend.kernels.contraction.ring import Ring, is_plain
 from hlo.backend.kernels.contraction.sum_blocks import BLOCK, Cut, chain_of, cut_of
@@ -105,6 +105,14 @@ class ProductPlan(Struct, frozen=True):
         return Packing(self.ring, Source(c.rhs.dtype, free, depth), self.columns, panel_depth)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether depth had better not be split: rows of which all depths wait in the caches meet
+        each block of a large rhs as it comes.
+        """
+        near = self.lhs_packing.size_bytes <= COMMON.last_cache.bytes
+        return self.depth_first and not self.group and near
+
+    @property
     def tiles_per_block(self) -> int:
         return -(-self.rows.count // self.row_blocks)
 
@@ -174,11 +182,6 @@ class ProductPlan(Struct, frozen=True):
             return block
         is_short = len(self._tile_counts) == 1 and self._tile_counts[0] <= block // 2
         return block // 4 if is_short else block // 2
-
-
-def only(axes: Axes, side: str) -> Axes:
-    """The axes as one array has them."""
-    return tuple(Axis(a.size, **{side: getattr(a, side)}) for a in axes)
 
 
 def planned(c: Contraction, ring: Ring) -> ProductPlan:
@@ -340,13 +343,19 @@ def _unit_blocks(plan: ProductPlan, machine: Machine) -> tuple[int, int]:
         blocks = -(-wanted // columns)
         if plan.depth_first:
             blocks = max(blocks, sums // columns // (cache_bytes // 4))  # they wait in there
-        blocks = min(rows.count, blocks)
+        blocks = min(rows.count, _even(blocks, c.batches * columns))
         again = blocks if plan.depth_first else 1 + (blocks - 1) * PACKED_AGAIN
         cost = columns * c.m * (PACKED_AGAIN if in_place else 1) + again * c.n
         if best is None or cost < best[0]:
             best = (cost, blocks, columns)
     assert best is not None, "the range is not empty"
     return best[1], best[2]
+
+
+def _even(blocks: int, others: int) -> int:
+    """The blocks, or one more so that a few units are not an odd number: threads are even."""
+    units = blocks * others
+    return blocks + 1 if units % 2 and 1 < units < 2 * UNITS else blocks
 
 
 def _depth_block(plan: ProductPlan) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hlo.backend.ir.arithmetic import add, advanced, times
+from hlo.backend.ir.arithmetic import advanced, times
 from hlo.backend.ir.control import each
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.product_plan import ProductPlan
@@ -45,29 +45,29 @@ class WaitingSums:
         """Where a row of the current panel's waits."""
         return advanced(self.w, self.at, times(self.w, row, self.step), self.ring.scalar)
 
-    def each_row(
-        self, tiles: Range, body: Callable[[Value, Value], None], *, once: bool = False
-    ) -> None:
-        """body(row, where it waits) for all rows of the tiles. once: not for those of a tile that
-        the one before it has as well.
-        """
+    def each_tile(self, tiles: Range, body: Callable[[Value, Value, Value], None]) -> None:
+        """body(tile, its first row, where that waits) for all tiles."""
         w, rows = self.w, self.plan.rows
 
         def at_tile(tile: Value) -> None:
-            start = rows.start(w, tile)
             local = times(w, w.binary("sub", tile, tiles[0]), rows.step)
-
-            def at_row(r: Value) -> None:
-                body(add(w, start, r), self.row(add(w, local, r)))
-
-            each(w, rows.again(w, tile, start) if once else w.int(0), w.int(rows.step), at_row)
+            body(tile, rows.start(w, tile), self.row(local))
 
         each(w, *tiles, at_tile)
 
     def clear(self, tiles: Range) -> None:
         """Zeros for all rows of the tiles."""
-        zeros = [self.ring.zero(self.w, self.ring.lanes)] * self.plan.vectors
-        self.each_row(tiles, lambda _, stage: self.put(stage, zeros))
+        w, rows = self.w, self.plan.rows
+        zeros = [self.ring.zero(w, self.ring.lanes)] * self.plan.vectors
+
+        def at_tile(_: Value, __: Value, stage: Value) -> None:
+            def at_row(r: Value) -> None:
+                at = advanced(w, stage, times(w, r, self.step), self.ring.scalar)
+                self.put(at, zeros)
+
+            each(w, w.int(0), w.int(rows.step), at_row)
+
+        self.each_tile(tiles, at_tile)
 
     def _vector_addresses(self, stage: Value) -> list[list[Value]]:
         ring, width = self.ring, self.plan.columns.width

@@ -110,6 +110,19 @@ ENTRY e {{
     np.testing.assert_array_equal(whole, np.asarray(hlo.evaluate(hlo.parse(text), *factors)))
 
 
+def test_llvm_takes_its_time_only_for_the_stores_of_the_product() -> None:
+    """What a look and a repair are made of hardly runs, and the product's tiles are assembly."""
+    text = WORK.format(base=6, window=3, pad="1_1")
+    sequence = contraction_kernels(hlo.parse(text).entry.root, target_of("avx512"))
+    product, *rare = (call.kernel for call in sequence.calls[-3:])
+    assert product.is_glue
+    assert product.functions
+    assert not any(f.is_glue for f in product.functions)
+    rare += [f for kernel in rare for f in kernel.functions]
+    assert len(rare) > 2
+    assert all(kernel.is_glue for kernel in rare)
+
+
 NETWORK = """HloModule m
 ENTRY e {
   a = f32[64,14,14,32] parameter(0)
