@@ -3,9 +3,9 @@
     (start rule, text, place) --tokens, tables, actions--> value of the start rule
 
 Lark makes the tables, stacks.py keeps the stacks; this loop feeds them. It knows the three things
-that a plain lexer cannot: a DICT is lexed where the grammar accepts one, a marker (AS_...) is put in
-front of what a name decides, and a prefix rule (`instruction_prefix`) ends where only the end may
-follow.
+that a plain lexer cannot: a DICT is lexed where the grammar accepts one, a marker (AS_...) is put
+in front of what a name decides, and a prefix rule (`instruction_prefix`) ends where only the end
+may follow.
 No recursion: nesting costs stack entries of the machine, and their number is bounded.
 """
 
