@@ -9,6 +9,8 @@ over ours.
 `--machine=NAME` has both sides make code for less than this machine is: ours for the description
 (hlo/machine.py), XLA for the largest set of instructions that it knows and the description has.
 XLA's library of products is not XLA's code and uses what it finds.
+
+`--start` times fresh processes instead (benchmarks/start.py).
 """
 
 import argparse
@@ -24,6 +26,7 @@ from pathlib import Path
 import numpy as np
 
 import hlo.backend
+from benchmarks import start
 from benchmarks.least import least_seconds
 from benchmarks.stages import compile_stages, slowest_steps, stages_header, stages_row
 from hlo import driver
@@ -194,10 +197,23 @@ def report_details(rows: list[Row], arguments: argparse.Namespace) -> None:
         print(slowest_steps(row.module, row.values, arguments.threads))
 
 
+def programs(given: list[Path], parser: argparse.ArgumentParser) -> list[Path]:
+    """The files, those of folders among them; a usage error for what is not there."""
+    found: list[Path] = []
+    for path in given:
+        if not path.exists():
+            parser.error(f"{path}: there is no such file or folder")
+        inside = sorted(path.glob("*.hlo")) if path.is_dir() else [path]
+        if not inside:
+            parser.error(f"{path}: there is no .hlo file in it")
+        found += inside
+    return found
+
+
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("files", nargs="+", type=Path, help="or folders: all .hlo files in them")
     parser.add_argument("--seconds", type=float, default=2.0, help="about this long a program")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=None)
@@ -205,7 +221,14 @@ def main() -> int:
     parser.add_argument("--machine", type=named, help="code for this machine, on both sides")
     parser.add_argument("--stages", action="store_true", help="compile times stage by stage")
     parser.add_argument("--slowest", type=int, default=0, help="show so many programs' steps")
+    parser.add_argument("--start", action="store_true", help="fresh processes instead, in turns")
+    parser.add_argument("--beside", type=Path, help="with --start: another checkout")
     arguments = parser.parse_args()
+    arguments.files = programs(arguments.files, parser)
+    if arguments.start:
+        trees = [start.ROOT, *([arguments.beside.resolve()] if arguments.beside else [])]
+        start.report_starts(arguments.files, start.ROUNDS, trees)
+        return 0
     try:
         load_both_sides()
     except HloError as error:  # JAX is not here

@@ -14,7 +14,6 @@ asks COMMON instead, which is the same for all.
 
 from __future__ import annotations
 
-import difflib
 from math import gcd
 from typing import Annotated
 
@@ -341,11 +340,17 @@ def named(name: str) -> Machine:
         if name == machine.name or name in machine.processors:
             return machine
     known = [*NAMED, *(p for m in _ALL for p in m.processors)]
-    near = difflib.get_close_matches(name, known, 1)
+    near = _near(name, known)
     hint = f"did you mean {near[0]}?" if near else ""
     raise HloError(
         "machine", f"there is no machine {name}, expected one of: {', '.join(NAMED)}", help=hint
     )
+
+
+def _near(name: str, known: list[str]) -> list[str]:
+    import difflib  # for faults alone
+
+    return difflib.get_close_matches(name, known, 1)
 
 
 def of_triple(triple: str) -> Machine:
@@ -372,7 +377,7 @@ def with_features(machine: Machine, text: str) -> Machine:
     for item in filter(None, text.split(",")):
         sign, name = item[0], item[1:]
         if sign not in "+-" or name not in known:
-            near = difflib.get_close_matches(item.lstrip("+-"), sorted(known), 1)
+            near = _near(item.lstrip("+-"), sorted(known))
             raise HloError(
                 "machine",
                 f"{item!r} is no feature of {machine.architecture}, expected + or - and a name",

@@ -1,4 +1,4 @@
-"""What a kind's `build` may ask of a parse tree, without knowing Lark.
+"""What a kind's `build` may ask of a parse tree, without knowing the parser.
 
 Before `build` is called the parser puts values in the place of three kinds of subtree: `shape`
 becomes a Shape, `typed_literal` a Literal, `computation_body` the name of the computation it made.

@@ -13,13 +13,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from msgspec.structs import replace
 
 from hlo.backend.entry.llvm_ir import emit
-from hlo.backend.host import HostCalls
-from hlo.backend.interpreted import InterpretedExecutable
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.isa.target import Target
 from hlo.backend.linking import compilation_cache, toolchain
@@ -28,7 +27,6 @@ from hlo.backend.linking.installing import HandlerRecords, link, result_shape
 from hlo.backend.linking.jit import PERF_MAP
 from hlo.backend.linking.link_table import LinkTable
 from hlo.backend.linking.tabulation import link_table
-from hlo.backend.padded import PaddedExecutable
 from hlo.backend.planning.allocations import BufferPlan
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.families import kernel_makers
@@ -45,12 +43,17 @@ from hlo.machine import Machine
 from hlo.once import cached_property, lock
 from hlo.passes import recovery
 from hlo.passes.manager import Manager
-from hlo.passes.padding.boundary import Padded, static_program
 from hlo.passes.pipeline import parse_pipeline
 from hlo.runtime.executable import Executable
 from hlo.runtime.threads import thread_count
 
-Compiled = Executable | PaddedExecutable | InterpretedExecutable
+if TYPE_CHECKING:
+    from hlo.backend.host import HostCalls
+    from hlo.backend.interpreted import InterpretedExecutable
+    from hlo.backend.padded import PaddedExecutable
+    from hlo.passes.padding.boundary import Padded
+
+Compiled: TypeAlias = "Executable | PaddedExecutable | InterpretedExecutable"
 
 
 class Compilation:
@@ -101,7 +104,11 @@ class Compilation:
     @cached_property
     def padded(self) -> Padded | None:
         """The program between padded parameters and cut results, of one that has such."""
-        return static_program(self.optimised) if self.optimised.has_dynamic_sizes else None
+        if not self.optimised.has_dynamic_sizes:
+            return None
+        from hlo.passes.padding.boundary import static_program  # few programs have such sizes
+
+        return static_program(self.optimised)
 
     @cached_property
     def static(self) -> Module:
@@ -189,6 +196,8 @@ class Compilation:
         module = self.optimised
         if self.padded is None and module.has_dynamic_sizes:
             check_runs(i for c in reachable_computations(module) for i in c.instructions)
+            from hlo.backend.interpreted import InterpretedExecutable  # the reference's modules
+
             return InterpretedExecutable(module)
         check_arrays(self.static)
         check_windows(self.static)
@@ -203,7 +212,7 @@ class Compilation:
     ) -> Executable | PaddedExecutable:
         """Object code of the program in this process. counters: a timed program's."""
         hosts = self.program.hosts
-        host = None if all(step.is_handler for step in hosts) else HostCalls(self.program)
+        host = None if all(step.is_handler for step in hosts) else _host_calls(self.program)
         handlers = _handler_records(hosts) if any(step.is_handler for step in hosts) else None
         result = result_shape(self.module if self.padded is None else self.static)
         labels = None
@@ -214,6 +223,8 @@ class Compilation:
         made = link(self.static, self.link_table, objects, host, counters, result, handlers, labels)
         if self.padded is None:
             return made
+        from hlo.backend.padded import PaddedExecutable  # few programs have such sizes
+
         return PaddedExecutable(clone_module(self.module), self.padded, made)
 
     def keep(self, key: str) -> None:
@@ -223,6 +234,12 @@ class Compilation:
         """
         if isinstance(self.executable, Executable) and not (self.left_out or self.program.hosts):
             compilation_cache.store(key, self.link_table, self.objects)
+
+
+def _host_calls(program: Program) -> HostCalls:
+    from hlo.backend.host import HostCalls  # few programs have steps for the reference
+
+    return HostCalls(program)
 
 
 def _handler_records(hosts: Sequence[HostStep]) -> HandlerRecords:

@@ -23,6 +23,7 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape, Shape
 from hlo.ops.effects import has_effect, with_callees
+from hlo.ops.placing import located
 from hlo.ops.table import OPS, Trait, evaluation_keywords
 from hlo.process_memory import LARGE, available_bytes, memory_error, numpy_problem
 
@@ -259,14 +260,6 @@ def literal_value(literal: Literal) -> object:
     if isinstance(literal.value, tuple):
         return tuple(literal_value(e) for e in literal.value)
     return literal.value
-
-
-def located(violation: Violation, instruction: Instruction) -> HloError:
-    """A broken rule met while evaluating, placed at its instruction."""
-    message = f"{instruction.opcode}: {violation}" if violation.at else (
-        f"{instruction.opcode}: {violation.found}, expected {violation.expected}"
-    )  # fmt: skip
-    return HloError(violation.code, message, instruction.span, help=violation.help)
 
 
 SCALAR_STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})

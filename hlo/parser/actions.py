@@ -1,6 +1,6 @@
 """What the grammar's reductions do: the precise reader, one method per rule of hlo.lark.
 
-Rules that are not named here (those of attributes.lark) become Lark trees for the kinds to build.
+Rules that are not named here (those of attributes.lark) become trees for the kinds to build.
 Faults of meaning are collected with their places; what depends on something faulty is left out
 silently, so that one mistake gives one error.
 """
@@ -22,10 +22,10 @@ from hlo.parser.asynchronous import unknown_opcode
 from hlo.parser.build import ModuleBuilder, Poisoned, Scope
 from hlo.parser.engine import Fault, callbacks_for
 from hlo.parser.kinds import HEADER, attribute_kind, is_opcode
-from hlo.parser.lark_machine import Callbacks
 from hlo.parser.lexer import Token
 from hlo.parser.literals import LiteralTokens
 from hlo.parser.shapes import number
+from hlo.parser.stacks import Callbacks
 from hlo.source import Source, Span
 
 Offsets = tuple[int, int]
@@ -436,7 +436,7 @@ def _name(token: Token) -> str:
 def check_form(written: Written) -> None:
     """A kind may have two forms and an attribute one: parameter_replication needs braces."""
     if written.name == "parameter_replication":
-        first = written.tree.children[0]  # type: ignore[attr-defined]  # a Lark tree
+        first = written.tree.children[0]  # type: ignore[attr-defined]  # a tree
         if not isinstance(first, Token) or first.type != "LBRACE":
             raise Violation("attribute-value", "", "written without braces", "{...}")
 

@@ -1,10 +1,11 @@
-"""Runs Lark's LALR machine over the precise lexer's tokens.
+"""Runs the LALR machine over the precise lexer's tokens.
 
     (start rule, text, place) --tokens, tables, actions--> value of the start rule
 
-Lark makes the tables and keeps the stacks; this loop feeds it. It knows the three things that a
-plain lexer cannot: a DICT is lexed where the grammar accepts one, a marker (AS_...) is put in front
-of what a name decides, and a prefix rule (`instruction_prefix`) ends where only the end may follow.
+Lark makes the tables, stacks.py keeps the stacks; this loop feeds them. It knows the three things
+that a plain lexer cannot: a DICT is lexed where the grammar accepts one, a marker (AS_...) is put
+in front of what a name decides, and a prefix rule (`instruction_prefix`) ends where only the end
+may follow.
 No recursion: nesting costs stack entries of the machine, and their number is bounded.
 """
 
@@ -14,8 +15,15 @@ from collections.abc import Mapping
 
 from hlo.parser.grammar import marker
 from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds, is_opcode
-from hlo.parser.lark_machine import Action, Callbacks, Reduction, UnexpectedToken, action, stacks
 from hlo.parser.lexer import END, Lexer, Token
+from hlo.parser.stacks import (
+    Action,
+    Callbacks,
+    Reduction,
+    Stacks,
+    UnexpectedToken,
+    action,
+)
 from hlo.parser.tables import tables
 from hlo.parser.wording import (
     described,
@@ -58,7 +66,7 @@ class Machine:
         self.states = table.states
         self._asks = table.asks
         self._finals = table.finals
-        self.state = stacks(table, callbacks, start)
+        self.state = Stacks(table, callbacks, start)
         self.text = text
         self._lexer = Lexer(text)
         self.actions = actions
@@ -81,7 +89,7 @@ class Machine:
                 token = lexer.token(self.at, self.previous)
             kind = token.type
             try:
-                value = feed(token, kind == END)
+                value = feed(token, is_end=kind == END)
             except UnexpectedToken:
                 raise self.unexpected(token) from None
             if kind == END:
@@ -90,7 +98,7 @@ class Machine:
             self.last_start = token.start_pos
             self.previous = kind
             if prefix and stack[-1] in finals:
-                return feed(Token(END, "", self.at, self.at), True)
+                return feed(Token(END, "", self.at, self.at), is_end=True)
             if len(stack) > DEEPEST:
                 raise Fault("nesting", "the text nests too deeply", token.start_pos, token.end_pos)
 
@@ -162,21 +170,18 @@ def _unknown_opcode(opcode: str, place: tuple[int, int]) -> Fault:
     return Fault("unknown-opcode", message, *place, help=near_opcode(opcode))
 
 
-class _Bound(dict[object, Action]):
+class _Bound(dict[Reduction, Action]):
     """What reductions call, made when the machine first reduces by a rule."""
 
     def __init__(self, actions: object) -> None:
         super().__init__()
         self._actions = actions
 
-    def __bool__(self) -> bool:
-        return True  # Lark would call nothing
-
     def __missing__(self, reduction: Reduction) -> Action:
-        made = self[reduction] = action(reduction.rule(), self._actions)
+        made = self[reduction] = action(reduction.plain, self._actions)
         return made
 
 
 def callbacks_for(actions: object) -> Callbacks:
-    """Lark's reductions, with the methods of `actions` for the rules that it names."""
+    """What reductions call: the methods of `actions` for the rules that it names."""
     return _Bound(actions)

@@ -2,23 +2,20 @@
 
     hlo.lark + attributes.lark + one `value` alternative per attribute kind --Lark--> tables
 
-The data begin with a digest of the text and of what compiled it: tables.py takes them by it, from
-the package (a build puts them there, and `python -m hlo.parser.grammar`, for a source tree) or from
-the cache, and has them made where neither has them. Imports no other third party: a build loads it.
+The data begin with a digest of the text: tables.py takes them by it, from the package (a build puts
+them there, and `python -m hlo.parser.grammar`, for a source tree) or from the cache, and has them
+made where neither has them. Imports no other third party: a build loads it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import pkgutil
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from hlo.parser.lark_machine import VERSION, compiled
-
 FILE = "tables.json"
-FORM = 1  # of the data, and of how they are made
+FORM = 2  # of the data, and of how they are made
 SOURCES = ("hlo.lark", "attributes.lark")
 STARTS = (
     "module_text", "computations_text", "instruction_text", "header_prefix", "tables_prefix",
@@ -31,7 +28,7 @@ _KIND = re.compile(r"^(kind_\w+):", re.MULTILINE)
 def packaged(name: str) -> bytes:
     """A file of this package; b"" where it is not there."""
     try:
-        return pkgutil.get_data("hlo.parser", name) or b""
+        return Path(__file__).with_name(name).read_bytes()
     except OSError:
         return b""
 
@@ -52,12 +49,14 @@ def marker(rule: str) -> str:
 
 def digest(text: str) -> str:
     """What the tables of a grammar are named by."""
-    return hashlib.sha256(f"{FORM} {VERSION}\n{text}".encode()).hexdigest()
+    return hashlib.sha256(f"{FORM}\n{text}".encode()).hexdigest()
 
 
 def made(text: str, starts: Iterable[str] = STARTS) -> bytes:
     """The tables of a grammar, as JSON; a third of a second."""
     import json  # what reads them is quicker, and no part of a build
+
+    from hlo.parser.lark_machine import compiled  # Lark takes as long to load as all of parsing
 
     data = {"digest": digest(text), **compiled(text, starts)}
     return json.dumps(data, separators=(",", ":")).encode()

@@ -18,7 +18,7 @@ from hlo.ir.dtype import DTYPES
 from hlo.ir.layout import Layout
 from hlo.ir.shape import Shape
 from hlo.once import once
-from hlo.parser.lark_machine import END as END
+from hlo.parser.stacks import END as END
 from hlo.parser.terminals import pattern, punctuation, words
 
 

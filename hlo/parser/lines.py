@@ -25,9 +25,9 @@ from hlo.parser.build import ModuleBuilder, Poisoned, Scope
 from hlo.parser.checks import CHECKS
 from hlo.parser.engine import Fault, Machine
 from hlo.parser.kinds import PAYLOADS, is_async
-from hlo.parser.lark_machine import Callbacks
 from hlo.parser.pieces import Declined, attributes_piece, literal_piece, shape_piece
 from hlo.parser.printed import printed_tables
+from hlo.parser.stacks import Callbacks
 from hlo.parser.terminals import SHORT_INT, pattern, words
 from hlo.source import Source
 

@@ -10,11 +10,11 @@ from hlo.ir.shape import Shape
 from hlo.parser.actions import Actions, reading
 from hlo.parser.build import ModuleBuilder
 from hlo.parser.engine import Fault, Machine
-from hlo.parser.lark_machine import Callbacks
 from hlo.parser.lexer import Lexer
 from hlo.parser.lines import read_lines
 from hlo.parser.pieces import Declined, read_piece
 from hlo.parser.recovery import next_head, resume
+from hlo.parser.stacks import Callbacks
 from hlo.source import Source, Span
 
 MOST_ERRORS = 20

@@ -19,10 +19,10 @@ from hlo.parser.actions import NOWHERE, Written, check_form, reading
 from hlo.parser.build import ModuleBuilder, Scope
 from hlo.parser.engine import Machine
 from hlo.parser.kinds import attribute_kind
-from hlo.parser.lark_machine import last_part
 from hlo.parser.lexer import Token, plain_shape
 from hlo.parser.literals import LiteralTokens
 from hlo.parser.printed import METADATA, printed_literal, printed_metadata
+from hlo.parser.stacks import last_part
 from hlo.parser.terminals import pattern, words
 
 LARGEST = 1 << 15  # entries of a memory

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from hlo.parser.actions import Actions
 from hlo.parser.build import Scope
 from hlo.parser.engine import Machine
-from hlo.parser.lark_machine import parts_of
 from hlo.parser.lexer import END, Lexer, Token
+from hlo.parser.stacks import parts_of
 from hlo.parser.terminals import pattern
 
 _HEAD = (
@@ -40,7 +40,7 @@ def resume(machine: Machine, actions: Actions, fault_start: int) -> bool:
     del stack[level + 1 :]
     del values[level:]
     _poison(actions, forgotten, values)
-    following = states[stack[-1]]["instruction"][1]
+    following = states[stack[-1]]["instruction"]
     assert isinstance(following, int), "a state"
     stack.append(following)
     values.append(None)

@@ -1,9 +1,9 @@
-"""The grammar's tables: found, or made and kept, and as Lark's machine wants them.
+"""The grammar's tables: found, or made and kept, and as the machine wants them.
 
     the package's file, else the cache's, else Lark --Plain (numbers and words)--> Tables
 
-A state's row becomes Lark's when the machine is first in that state, and a rule when it is first
-reduced by: a text meets a tenth of them.
+A state's row becomes a dictionary when the machine is first in that state, and a rule when it is
+first reduced by: a text meets a tenth of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from hlo.once import once
 from hlo.parser.grammar import FILE, digest, grammar_text, made, packaged
-from hlo.parser.lark_machine import PlainRule, Reduction, Step, reduction, shift
+from hlo.parser.stacks import PlainRule, Reduction, Step
 
 
 class Plain(Struct, frozen=True):
@@ -68,7 +68,7 @@ def _plain(data: bytes, name: str) -> Plain | None:
 
 
 class _Rows(dict[int, dict[str, Step]]):
-    """The states' rows as Lark has them, made when first looked up."""
+    """The states' rows, made when first looked up."""
 
     def __init__(self, lines: Sequence[str], rules: Sequence[PlainRule]) -> None:
         super().__init__()
@@ -86,13 +86,13 @@ class _Rows(dict[int, dict[str, Step]]):
 
     def _step(self, code: int) -> Step:
         if code >= 0:
-            return shift(code)
+            return code
         found = self._reductions.get(code) or Reduction(self._rules[-1 - code])
-        return reduction(self._reductions.setdefault(code, found))
+        return self._reductions.setdefault(code, found)
 
 
 class Tables:
-    """Lark's tables with slim rules, what the loop wants to know of each state, and terminals."""
+    """The machine's tables, what the loop wants to know of each state, and terminals."""
 
     def __init__(self, plain: Plain) -> None:
         self.start_states = plain.starts

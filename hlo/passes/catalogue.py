@@ -2,18 +2,18 @@
 
 A pass is a function `Module -> bool changed`; its keyword parameters are its options; the first
 line of its docstring is its entry in `--list-passes`. A pass that XLA has bears XLA's name, in
-XLA's spelling; the others are ours.
+XLA's spelling; the others are ours. Some passes are about ops that few programs have: these say so
+in NEEDS, and most stand in rare.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
 
+from hlo.ops.table import Trait, opcodes
 from hlo.passes.algsimp import algsimp
-from hlo.passes.batchnorm_expander import batchnorm_expander
 from hlo.passes.block_fusion import block_fusion
 from hlo.passes.call_inliner import call_inliner
-from hlo.passes.conditional_to_select import conditional_to_select
 from hlo.passes.constant_folding import constant_folding
 from hlo.passes.cse import cse
 from hlo.passes.dce import dce
@@ -23,30 +23,16 @@ from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
 from hlo.passes.fusion_opener import fusion_opener
 from hlo.passes.index_narrower import index_narrower
-from hlo.passes.map_expander import map_expander
-from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter
-from hlo.passes.ragged_all_to_all_rewriter import ragged_all_to_all_rewriter
-from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
 from hlo.passes.reshape_mover import reshape_mover
-from hlo.passes.rng_expander import rng_expander
-from hlo.passes.scaled_dot_rewriter import scaled_dot_rewriter
-from hlo.passes.scan_expander import scan_expander
 from hlo.passes.sharding_remover import sharding_remover
-from hlo.passes.simplify_conditional import simplify_conditional
-from hlo.passes.table_lookup_mover import table_lookup_mover
 from hlo.passes.tuple_simplifier import tuple_simplifier
-from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
-from hlo.passes.while_loop_invariant_code_motion import while_loop_invariant_code_motion
-from hlo.passes.while_loop_unroller import while_loop_unroller
 
 Pass = Callable[..., bool]
 
-CATALOGUE: dict[str, Pass] = {
+_COMMON: dict[str, Pass] = {
     "algsimp": algsimp,
-    "batchnorm_expander": batchnorm_expander,
     "block-fusion": block_fusion,
     "call-inliner": call_inliner,
-    "conditional-to-select": conditional_to_select,
     "constant_folding": constant_folding,
     "cse": cse,
     "dce": dce,
@@ -55,23 +41,64 @@ CATALOGUE: dict[str, Pass] = {
     "flatten-call-graph": flatten_call_graph,
     "fusion": fusion,
     "fusion-opener": fusion_opener,
-    "map-expander": map_expander,
-    "narrow-scatter-rewriter": narrow_scatter_rewriter,
     "index-narrower": index_narrower,
-    "ragged-all-to-all-rewriter": ragged_all_to_all_rewriter,
-    "ragged-dot-rewriter": ragged_dot_rewriter,
     "reshape-mover": reshape_mover,
-    "rng-expander": rng_expander,
-    "scaled-dot-rewriter": scaled_dot_rewriter,
-    "scan_expander": scan_expander,
     "sharding-remover": sharding_remover,
-    "simplify-conditional": simplify_conditional,
-    "table-lookup-mover": table_lookup_mover,
     "tuple-simplifier": tuple_simplifier,
-    "while-loop-dot-batching": while_loop_dot_batching,
-    "while-loop-invariant-code-motion": while_loop_invariant_code_motion,
-    "while-loop-unroller": while_loop_unroller,
 }
+
+# Opcodes of which a module needs one for a pass to have anything to do. It is not run on others,
+# and those of rare.py are not imported for them.
+NEEDS: dict[str, frozenset[str]] = {
+    "batchnorm_expander": opcodes(Trait.EXPANDED),
+    "conditional-to-select": frozenset({"conditional"}),
+    "map-expander": frozenset({"map"}),
+    "narrow-scatter-rewriter": frozenset({"scatter"}),
+    "ragged-all-to-all-rewriter": frozenset({"ragged-all-to-all"}),
+    "ragged-dot-rewriter": frozenset({"ragged-dot"}),
+    "rng-expander": opcodes(Trait.EXPANDED),
+    "scaled-dot-rewriter": frozenset({"scaled-dot"}),
+    "scan_expander": frozenset({"scan"}),
+    "simplify-conditional": frozenset({"conditional"}),
+    "table-lookup-mover": frozenset({"while"}),
+    "while-loop-dot-batching": frozenset({"while"}),
+    "while-loop-invariant-code-motion": frozenset({"while"}),
+    "while-loop-unroller": frozenset({"while"}),
+}
+
+
+class Catalogue(MutableMapping[str, Pass]):
+    """The passes by name; the rare ones are imported when the first of them is asked for."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Pass | None] = {
+            name: _COMMON.get(name) for name in sorted({*_COMMON, *NEEDS})
+        }
+
+    def __getitem__(self, name: str) -> Pass:
+        found = self._found[name]
+        return _rare(name) if found is None else found
+
+    def __setitem__(self, name: str, function: Pass) -> None:
+        self._found[name] = function
+
+    def __delitem__(self, name: str) -> None:
+        del self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+def _rare(name: str) -> Pass:
+    from hlo.passes.rare import RARE  # most programs need none of them
+
+    return RARE[name]
+
+
+CATALOGUE = Catalogue()
 
 LOOPS = (
     "flatten-call-graph",

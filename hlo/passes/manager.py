@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from hlo.errors import HloError
 from hlo.ir.computation import Computation
 from hlo.ir.module import Module
-from hlo.passes.catalogue import CATALOGUE
+from hlo.passes.catalogue import CATALOGUE, NEEDS
 from hlo.passes.pipeline import Fixpoint, Step, Steps
 from hlo.progress import tell
 
@@ -31,7 +31,8 @@ class Manager(Struct):
     """verify: called after each pass that changed the module; its HloError is laid to that pass.
 
     before, after: observers, called with the module around each run (for dumps and diffs).
-    running: the step at work, or the one that failed.
+    running: the step at work, or the one that failed. present: the opcodes of the module that it
+    runs on, while no pass changes it.
     """
 
     verify: Verify | None = None
@@ -39,10 +40,12 @@ class Manager(Struct):
     after: list[Callable[[Module, PassRun], None]] = field(default_factory=list)
     runs: list[PassRun] = field(default_factory=list)
     running: Step | None = None
+    present: frozenset[str] | None = None
 
     def run(self, module: Module, steps: Steps) -> bool:
         """Run the steps in place; whether any changed the module."""
         changed = False
+        self.present = None
         for step in steps:
             if isinstance(step, Fixpoint):
                 changed |= self._fixpoint(module, step)
@@ -65,11 +68,14 @@ class Manager(Struct):
         tell(f"pass {step.name}", len(self.runs))
         before = _count(module.computations)
         start = time.perf_counter()
-        changed = CATALOGUE[step.name](module, **dict(step.options))
+        needs = NEEDS.get(step.name)
+        is_needed = needs is None or not needs.isdisjoint(self._opcodes(module))
+        changed = is_needed and CATALOGUE[step.name](module, **dict(step.options))
         run = PassRun(
             step, changed, time.perf_counter() - start, before, _count(module.computations)
         )
         if changed:
+            self.present = None
             _drop_schedule(module)
             self._check(module, step)
         self.running = None
@@ -77,6 +83,12 @@ class Manager(Struct):
         for after in self.after:
             after(module, run)
         return changed
+
+    def _opcodes(self, module: Module) -> frozenset[str]:
+        if self.present is None:
+            instructions = (i for c in module.computations for i in c.instructions)
+            self.present = frozenset(i.opcode for i in instructions)
+        return self.present
 
     def _check(self, module: Module, step: Step) -> None:
         if self.verify is None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -121,6 +120,8 @@ def _named(name: str, options: dict[str, str]) -> Steps:
         return parse_pipeline(",".join(PIPELINES[name]))
     known = canonical_name(name)
     if known is None:
+        import difflib  # for faults alone
+
         near = difflib.get_close_matches(name, [*CATALOGUE, *PIPELINES], 1)
         hint = f"did you mean {near[0]}?" if near else HELP
         raise HloError("unknown-pass", f"passes: there is no pass {name}", help=hint)
@@ -134,7 +135,7 @@ def canonical_name(name: str) -> str | None:
 
 
 def _typed_options(name: str, options: dict[str, str]) -> Iterator[tuple[str, object]]:
-    defaults = option_types(CATALOGUE[name])
+    defaults = option_types(CATALOGUE[name]) if options else {}
     for key, text in options.items():
         if key not in defaults:
             expected = ", ".join(defaults) or "none"

@@ -10,9 +10,6 @@ reproducer in a temporary folder. Where HLO_VERIFY_IR is set (our tests) the fai
 from __future__ import annotations
 
 import os
-import shlex
-import tempfile
-import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +67,8 @@ def without(steps: Steps, names: list[str]) -> Steps:
 
 
 def _warn(module: Module, manager: Manager, failed: Step, error: Exception) -> None:
+    import traceback  # for failures alone
+
     what = "".join(traceback.format_exception_only(error)).strip().splitlines()[0]
     try:
         place = f"the module, the command and the traceback are in {_written(module, manager)}"
@@ -86,6 +85,10 @@ def _warn(module: Module, manager: Manager, failed: Step, error: Exception) -> N
 def _written(module: Module, manager: Manager) -> Path:
     """The folder of a reproducer: what was run up to the failure, on the module as given."""
     assert manager.running is not None, "a pass failed"
+    import shlex  # for failures alone
+    import tempfile
+    import traceback
+
     folder = Path(tempfile.mkdtemp(prefix="hlo-bug-"))
     source = folder / "module.hlo"
     lines = []

@@ -9,7 +9,6 @@ donations between arrays of different sizes.
 from __future__ import annotations
 
 import ctypes
-import html
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
@@ -109,6 +108,8 @@ class Executable:
 
     def _repr_html_(self) -> str:
         """For notebooks: what it takes and gives, and its memory."""
+        import html  # for notebooks alone
+
         return f"<pre>{html.escape(repr(self))}\n{html.escape(str(self.memory))}</pre>"
 
     def _numbers(self, donate: object) -> tuple[int, ...]:

@@ -89,8 +89,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> ProjectCopy:
     """The project with the pass."""
     copy = ProjectCopy(tmp_path_factory.mktemp("project"))
     copy.add("hlo/passes/subtract_expander.py", FILE)
-    copy.insert(CATALOGUE, IMPORT, before="from hlo.passes.table_lookup_mover")
-    copy.insert(CATALOGUE, LINE, before='    "table-lookup-mover"')
+    copy.insert(CATALOGUE, IMPORT, before="from hlo.passes.tuple_simplifier")
+    copy.insert(CATALOGUE, LINE, before='    "tuple-simplifier"')
     copy.add("tests/golden/passes/subtract-expander.hlo", CASES)
     return copy
 

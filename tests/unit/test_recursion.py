@@ -50,7 +50,7 @@ ALLOWED = {
         ops.control._any_branch_dynamic ops.control.zeros_of ops.custom_call._conforming
         ops.custom_call._fitting ops.host._zeros parser.finish._row_major
         parser.literals._Reader._tuple*2 passes.cse._literal_key
-        passes.dynamic_padder._packed passes.padding.scope.built passes.padding.scope.Scope.parts
+        passes.padding.program._packed passes.padding.scope.built passes.padding.scope.Scope.parts
         passes.padding.scope.Scope.tree passes.padding.scope.flattened
         passes.padding.scope.is_dynamic passes.padding.scope.static
         passes.tuple_simplifier._simplified*2 runtime.arguments._holds

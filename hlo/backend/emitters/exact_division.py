@@ -11,7 +11,6 @@ tiny but not zero, huge) is divided. A vector division takes 10 cycles (f64: 16)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from functools import partial, reduce
 
 import numpy as np
@@ -112,6 +111,8 @@ def known(w: Writer, y: Value) -> Divisor:
     """What divides by a number in the code."""
     form, value = _NUMPY[y.type], y.number
     assert value is not None, "a constant"
+    from fractions import Fraction  # for divisions alone
+
     near, exact = float(form(1.0) / form(value)), 1 / Fraction(value)
     is_beyond = abs(Fraction(near)) > abs(exact)
     down = float(np.nextafter(form(near), form(0.0))) if is_beyond else near

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from hlo.backend.entry import (
     copy_table,
     flushing,
-    handler_ir,
     region_ir,
     table_ir,
     watch_ir,
@@ -35,7 +34,6 @@ from hlo.backend.entry.loop_ir import (
     is_short,
     loop_modules,
 )
-from hlo.backend.entry.polling import with_polls
 from hlo.backend.entry.run_ir import POLL_STEP
 from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
 from hlo.backend.entry.timing_ir import Timing
@@ -90,7 +88,7 @@ def emit(
     externs: host steps by number that are functions of C. is_small: loops hold no kernels of their
     own.
     """
-    program = with_polls(program)
+    program = _with_polls(program)
     names = [symbol(kernel) for kernel in program.kernels]
     entry = _Entry(program, names, flushed=flushed, hands_frame=hands_frame, externs=externs)
     entry.inlines = not is_small
@@ -99,9 +97,17 @@ def emit(
 
 def emit_timed(program: Program, timing: Timing) -> tuple[IrModule, ...]:
     """Modules whose entry tells of every step what `timing` wants to know."""
-    program = with_polls(program)
+    program = _with_polls(program)
     names = [symbol(kernel) for kernel in program.kernels]
     return _modules(_Entry(program, names, flushed=None, timing=timing), processors())
+
+
+def _with_polls(program: Program) -> Program:
+    if not program.watched:
+        return program
+    from hlo.backend.entry.polling import with_polls  # short programs are not watched
+
+    return with_polls(program)
 
 
 def _modules(entry: _Entry, workers: int) -> tuple[IrModule, ...]:
@@ -433,6 +439,8 @@ class _Entry:
             called = prototype("i32", extern.symbol, "ptr", "ptr")
             status = p.call(called, row, function.slot(step.slot + extern.operands))
         elif step.is_handler:
+            from hlo.backend.entry import handler_ir  # few programs call handlers
+
             status = handler_ir.called(p, function.held(SLOT_HANDLERS), step.number, row)
         else:
             host, context = function.held(SLOT_HOST), function.held(SLOT_FRAME)

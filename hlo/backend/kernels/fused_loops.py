@@ -30,10 +30,8 @@ from hlo.backend.loops.chains import table_of
 from hlo.backend.loops.choose import schedules_of
 from hlo.backend.loops.expression import Expression, Leaf
 from hlo.backend.loops.in_place import in_place_pairs, with_repeats
-from hlo.backend.loops.nests import loop_nests
 from hlo.backend.loops.outputs import outputs_of
 from hlo.backend.loops.own_leaves import own_leaves
-from hlo.backend.loops.placing import placed
 from hlo.backend.loops.schedule import LoopSchedule, Table
 from hlo.backend.loops.spans import spans_of, total_of
 from hlo.indexing.maps import CASES
@@ -62,6 +60,9 @@ def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
     assert elemental.nest.depth == 0, "all loops are closed"
     function = function_of(w)
     if target.schedules is not None and record is not None:
+        from hlo.backend.loops.nests import loop_nests  # for --emit=loops alone
+        from hlo.backend.loops.placing import placed
+
         trees = loop_nests(expression, schedules, spans, are_fenced=are_fenced(target))
         nests = placed(trees, record.loops)
         shown = LoopSchedule(units, elemental.scratch_bytes, nests, _tables(elemental))

@@ -16,10 +16,10 @@ from hlo.backend.planning.allocations import Allocation, AllocationKind
 from hlo.backend.planning.memory import peak
 from hlo.backend.planning.program import HostStep, Program
 from hlo.errors import HloError, Violation
-from hlo.interpreter.run import located
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.convolution import ConvolutionAttributes
+from hlo.ops.placing import located
 from hlo.ops.table import OPS, KernelFamily
 from hlo.ops.windows import NO_WINDOW, check_places, check_walk
 from hlo.process_memory import LARGE, machine_bytes, memory_error, numpy_problem

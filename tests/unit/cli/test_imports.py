@@ -72,3 +72,32 @@ def file(tmp_path: Path) -> str:
 def test_commands_import_what_they_do(asked: tuple[str, ...], without: set[str], file: str) -> None:
     found = modules("opt", *asked, file)
     assert not found & (without | {"rich", "jax", "asyncio", "multiprocessing"})
+
+
+FIRST = """
+import sys
+from hlo import driver
+driver.compile(driver.parse(open(sys.argv[1]).read()), cache=False)
+print(*sorted(sys.modules))
+"""
+# Of a first compilation: what is for other programs, machines or views than its own.
+OTHERS = {
+    "lark", "html", "difflib", "fractions", "rich", "click", "json",
+    "hlo.passes.rare", "hlo.passes.padding", "hlo.interpreter", "hlo.backend.padded",
+    "hlo.backend.host", "hlo.backend.entry.handler_ir", "hlo.backend.entry.polling",
+    "hlo.backend.loops.nests", "hlo.backend.loops.placing", "hlo.backend.loops.printing",
+    "hlo.backend.isa.neon", "hlo.backend.isa.arm32", "hlo.backend.isa.riscv",
+    "hlo.backend.isa.wasm", "hlo.backend.kernels.contraction", "hlo.backend.kernels.sorting",
+    "hlo.backend.kernels.scatter", "hlo.runtime.ffi_calls", "hlo.backend.profile",
+    "hlo.backend.emitters.functions", "hlo.backend.emitters.complex_functions",
+    "hlo.backend.math.complex_arithmetic", "hlo.backend.math.trigonometric",
+}  # fmt: skip
+MOST_MODULES = 402  # of this package: what it takes to start is about so many times 0.2 ms
+
+
+def test_a_first_compilation_imports_what_the_program_needs(file: str) -> None:
+    command = [sys.executable, "-c", FIRST, file]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = set(done.stdout.split())
+    assert not found & OTHERS
+    assert sum(name.startswith("hlo.") for name in found) <= MOST_MODULES

@@ -1,13 +1,17 @@
 """The pipeline language, the catalogue's rules, the manager."""
 
+from pathlib import Path
+
 import pytest
 
 import hlo
 from hlo.errors import HloError
-from hlo.passes.catalogue import CATALOGUE, ORDER, PIPELINES, first_line
+from hlo.passes.catalogue import CATALOGUE, NEEDS, ORDER, PIPELINES, first_line
 from hlo.passes.manager import Manager, PassError
 from hlo.passes.pipeline import Fixpoint, Step, Steps, parse_pipeline
+from hlo.passes.rare import RARE
 
+OPS_FOLDER = Path(__file__).parents[2] / "ops"
 TWICE = """HloModule m
 ENTRY e {
   x = f32[3] parameter(0)
@@ -63,6 +67,24 @@ def test_order_constraints_hold(name: str) -> None:
 def test_every_pass_says_what_it_does() -> None:
     for name, function in CATALOGUE.items():
         assert first_line(function).endswith("."), name
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_a_pass_changes_nothing_without_the_ops_it_needs(name: str) -> None:
+    """Run all the same, on every program of the ops' tests that lacks them."""
+    for path in sorted(OPS_FOLDER.glob("*.hlo")):
+        for text in path.read_text().split("\n// -----\n"):
+            try:
+                module = hlo.parse(text)
+            except hlo.HloErrors:
+                continue  # a test of an error
+            present = {i.opcode for c in module.computations for i in c.instructions}
+            if NEEDS[name].isdisjoint(present):
+                assert not CATALOGUE[name](module), f"{path.name}: {module.name}"
+
+
+def test_rare_passes_say_what_they_need() -> None:
+    assert RARE.keys() <= NEEDS.keys() <= CATALOGUE.keys()
 
 
 def test_optimize_leaves_its_argument_alone() -> None:

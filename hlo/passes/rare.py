@@ -1,0 +1,40 @@
+"""The rare passes: those about ops that most programs lack; imported when one of them is asked for.
+
+What ops each needs is in the catalogue (NEEDS), which knows their names without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hlo.passes.batchnorm_expander import batchnorm_expander
+from hlo.passes.conditional_to_select import conditional_to_select
+from hlo.passes.map_expander import map_expander
+from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter
+from hlo.passes.ragged_all_to_all_rewriter import ragged_all_to_all_rewriter
+from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
+from hlo.passes.rng_expander import rng_expander
+from hlo.passes.scaled_dot_rewriter import scaled_dot_rewriter
+from hlo.passes.scan_expander import scan_expander
+from hlo.passes.simplify_conditional import simplify_conditional
+from hlo.passes.table_lookup_mover import table_lookup_mover
+from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
+from hlo.passes.while_loop_invariant_code_motion import while_loop_invariant_code_motion
+from hlo.passes.while_loop_unroller import while_loop_unroller
+
+RARE: dict[str, Callable[..., bool]] = {
+    "batchnorm_expander": batchnorm_expander,
+    "conditional-to-select": conditional_to_select,
+    "map-expander": map_expander,
+    "narrow-scatter-rewriter": narrow_scatter_rewriter,
+    "ragged-all-to-all-rewriter": ragged_all_to_all_rewriter,
+    "ragged-dot-rewriter": ragged_dot_rewriter,
+    "rng-expander": rng_expander,
+    "scaled-dot-rewriter": scaled_dot_rewriter,
+    "scan_expander": scan_expander,
+    "simplify-conditional": simplify_conditional,
+    "table-lookup-mover": table_lookup_mover,
+    "while-loop-dot-batching": while_loop_dot_batching,
+    "while-loop-invariant-code-motion": while_loop_invariant_code_motion,
+    "while-loop-unroller": while_loop_unroller,
+}
