@@ -57,6 +57,10 @@ class Assembly(Struct, frozen=True):
         """A vector to memory; what is masked off stays as it was."""
         return f"vmovup{self.kind} {self.register(number)}, {at}{_MASK if is_masked else ''}"
 
+    def fetch(self, at: str) -> str:
+        """A hint that a line will be read: it comes to the second-level cache."""
+        return f"prefetcht1 {at}"
+
     def broadcast(self, at: str, number: int) -> str:
         """A number to every lane."""
         return f"vbroadcasts{self.kind} {at}, {self.register(number)}"

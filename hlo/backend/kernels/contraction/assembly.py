@@ -96,29 +96,38 @@ def fits(tile: AssemblyTile, words: Assembly) -> bool:
 
 
 def write_tile(
-    w: Writer, tile: AssemblyTile, lhs: Value, rhs: Value, out: Value, aside: Value
+    w: Writer,
+    tile: AssemblyTile,
+    lhs: Value,
+    rhs: Value,
+    out: Value,
+    aside: Value,
+    ahead: Value | None = None,
 ) -> None:
     """The sums over all depths from `lhs` and `rhs` to memory at `out`. aside: room for a tile of
-    sums, used where depth is cut.
+    sums, used where depth is cut. ahead: where lines begin that every depth asks for one of.
     """
     words = tile_assembly(tile.ring)
     assert words is not None, "asked for where there is assembly"
-    text = _Text(tile, words)
+    text = _Text(tile, words, fetches=ahead is not None)
     lines = [*text.begin(), *text.nest(tile.loops, 0), *text.end()]
     counts = [loop.count for loop in tile.loops if isinstance(loop.count, Value)]
     counts += [w.int(0)] * (text.counters - len(counts))
+    if ahead is not None:
+        counts.append(ahead)
     kept = [out, aside] if tile.cut else [out]
     assembly.write(w, lines, (lhs, rhs, *counts), kept, words.names(tile.ring.registers))
 
 
 class _Text:
-    """The lines. Operands: $0 lhs, $1 rhs, $2 ... counters, then out and where sums are set aside.
+    """The lines. Operands: $0 lhs, $1 rhs, $2 ... counters, where lines are that are asked for
+    ahead, if any are, then out and where sums are set aside.
 
     Counters: one for each loop; where they are cut, the rounds of a block and the blocks that are
     behind (BEFORE less them).
     """
 
-    def __init__(self, tile: AssemblyTile, words: Assembly) -> None:
+    def __init__(self, tile: AssemblyTile, words: Assembly, *, fetches: bool) -> None:
         self.tile = tile
         self.words = words
         ring = tile.ring
@@ -126,7 +135,9 @@ class _Text:
         self.block, self.blocks = f"${2 + loops}", f"${3 + loops}"
         self.counters = loops + (2 if tile.cut else 0)
         self.counters += bool(tile.last_lanes)  # the mask passes through the last
-        self.out, self.aside = f"${2 + self.counters}", f"${3 + self.counters}"
+        self.ahead = f"${2 + self.counters}" if fetches else ""
+        kept = 2 + self.counters + fetches
+        self.out, self.aside = f"${kept}", f"${kept + 1}"
         self.bytes = ring.target.vector_bytes
         self.first_column = tile.rows * tile.vectors
         self.first_row = self.first_column + tile.vectors
@@ -165,6 +176,7 @@ class _Text:
         if inner:
             for u in range(unroll):
                 yield from self._step(u * loop.lhs, u * loop.rhs)
+            yield from self._asked_ahead(unroll)
             moved = [unroll * loop.lhs, unroll * loop.rhs]
         else:
             yield from self.nest(loops, level + 1)
@@ -179,6 +191,13 @@ class _Text:
         yield words.again(level + 1)
         if counter != left:
             yield from (words.test(left), words.again(NEXT_BLOCK))
+
+    def _asked_ahead(self, lines: int) -> Iterator[str]:
+        """So many lines, and on to the next."""
+        if self.ahead:
+            size = self.tile.ring.target.machine.line_bytes
+            yield from (self.words.fetch(f"{n * size}({self.ahead})") for n in range(lines))
+            yield self.words.advance(self.ahead, lines * size)
 
     def _block_begin(self, loop: DepthLoop, left: str, rounds: int, unroll: int) -> Iterator[str]:
         """What the block before has summed is set aside; the rounds of the next one."""

@@ -33,6 +33,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import write_tile
+from hlo.backend.kernels.contraction.batch_ahead import BatchAhead
 from hlo.backend.kernels.contraction.copies import called, is_assembly, packed
 from hlo.backend.kernels.contraction.finishing import (
     Columns,
@@ -80,6 +81,7 @@ class _Product:
         self.is_glue = self.is_direct or self.has_assembly
         self.functions: dict[str, Kernel] = {}
         self.waiting = WaitingSums(self.w, plan)
+        self.ahead = BatchAhead(self.w, plan, form.ahead)
         sizes = form.scratch_sizes
         self.scratch_at = [sum(sizes[:i]) for i in range(4)]
         self.scratch_bytes = sum(sizes)
@@ -172,6 +174,7 @@ class _Product:
             return
         base = element_address(w, self.base[side], strided(w, b, batch), packing.source.dtype)
         self.at[side] = base
+        self.ahead.place(side, base)
         if reading is Reading.IN_UNIT and not (self.plan.depth_first and side == "rhs"):
             self._pack(side, base, panels, Depths(w.int(self.c.k), w.int(0), w.int(0)), new)
 
@@ -219,6 +222,7 @@ class _Product:
         w, plan = self.w, self.plan
         columns = self._columns(panel)
         at = self._address("rhs", panel, columns.start)
+        self.ahead.panel = panel
         if not self.staged:
             self._tiles(tiles, Depths(w.int(self.c.k), w.int(0), w.int(0)), at, columns)
             return
@@ -319,7 +323,7 @@ class _Product:
         local = times(w, w.binary("sub", tile, tiles[0]), rows.step) if self.staged else None
         if form is not None:
             out = self._place_of_tile(start, local, columns)
-            write_tile(w, form, lhs, rhs, out, self.aside)
+            write_tile(w, form, lhs, rhs, out, self.aside, self.ahead.start(tile))
         else:
             self.is_glue = False
             self._in_registers(lhs, rhs, depths, start, local, columns)

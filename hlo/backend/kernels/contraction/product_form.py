@@ -10,6 +10,7 @@ from __future__ import annotations
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.contraction.assembly import AssemblyTile, DepthLoop, fits, tile_assembly
 from hlo.backend.kernels.contraction.axes import merged, only
+from hlo.backend.kernels.contraction.batch_ahead import FactorAhead, factors_ahead
 from hlo.backend.kernels.contraction.microkernel import DepthAxis, Factor, Microkernel
 from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.ring import is_plain
@@ -64,6 +65,13 @@ class ProductForm:
         return 0 if self.is_direct else plan.rows.step
 
     # -- tiles -----------------------------------------------------------------------------------
+
+    @property
+    def ahead(self) -> tuple[FactorAhead, ...]:
+        """The next batch's factors that tiles ask for: those of assembly do."""
+        factors = factors_ahead(self.plan)
+        depths = Value(str(self.plan.depth_block), "i64")
+        return factors if factors and self.assembly(depths) is not None else ()
 
     def factor(self, side: str) -> Factor:
         """How a tile reads rows or columns."""

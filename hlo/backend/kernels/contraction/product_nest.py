@@ -23,6 +23,7 @@ from hlo.backend.loops.schedule import (
     Fill,
     Loop,
     LoopSchedule,
+    Prefetch,
     Reduction,
     Role,
     Tail,
@@ -202,12 +203,17 @@ class _Loops:
         if not self.c.k:
             made: Nodes = (Fill(SUMS, "0"),)
         else:
-            made = (self._sums("tile" if self.form.staged else SUMS),)
+            made = (*self._prefetches(), self._sums("tile" if self.form.staged else SUMS))
         if self.form.staged:
             return (*made, Fill(SUMS, f"{self.addition} of sums and tile"))
         if self.form.is_direct:
             return (*made, stored(self.c, self.epilogue))
         return (*made, Loop(self._row(again=True), (stored(self.c, self.epilogue),)))
+
+    def _prefetches(self) -> Nodes:
+        """A tile's part of the next batch's factors."""
+        buffers = {side: getattr(self.c, side).buffer for side in FREE}
+        return tuple(Prefetch(f"p{buffers[a.side]}", a.step_bytes) for a in self.form.ahead)
 
     def _sums(self, name: str) -> Reduction:
         plan, ring = self.plan, self.ring

@@ -1,0 +1,64 @@
+"""Which batches of small products ask for the next one's factors, and that hints change no bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hlo.backend.ir.kernel import KernelSequence
+from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.ir import dtype as dt
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
+from hlo.machine import NAMED
+from tests.support.contraction_harness import Compiled, levels, target_of
+from tests.unit.backend.kernels.contraction.test_contraction_dot import dot, run
+
+ROWS = {
+    "lhs_batch_dims": (0,), "rhs_batch_dims": (0,),
+    "lhs_contracting_dims": (2,), "rhs_contracting_dims": (1,),
+}  # fmt: skip
+
+
+def batch(count: int, m: int, n: int, k: int) -> Instruction:
+    lhs, rhs = Shape.array(dt.F32, (count, m, k)), Shape.array(dt.F32, (count, k, n))
+    return dot(lhs, rhs, dt.F32, **ROWS)
+
+
+def fetches(sequence: KernelSequence) -> int:
+    return sum(call.kernel.text.count("prefetch") for call in sequence.calls)
+
+
+@pytest.mark.parametrize("sizes", [(1000, 64, 64, 64), (1000, 33, 48, 40)])
+def test_small_matrices_that_come_from_memory_are_fetched(sizes: tuple[int, ...]) -> None:
+    assert fetches(contraction_kernels(batch(*sizes), Target(NAMED["x86-64-v4"])))
+    assert not fetches(contraction_kernels(batch(*sizes), Target(NAMED["armv8-a"])))
+
+
+@pytest.mark.parametrize("sizes", [(4, 64, 64, 64), (1000, 100, 100, 100)])
+def test_those_that_stay_in_a_cache_or_exceed_the_first_are_not(sizes: tuple[int, ...]) -> None:
+    assert not fetches(contraction_kernels(batch(*sizes), Target(NAMED["x86-64-v4"])))
+
+
+def test_a_factor_that_all_batches_share_is_not() -> None:
+    shared = dot(
+        Shape.array(dt.F32, (2000, 64, 64)), Shape.array(dt.F32, (64, 64)), dt.F32,
+        lhs_contracting_dims=(2,), rhs_contracting_dims=(0,),
+    )  # fmt: skip
+    assert not fetches(contraction_kernels(shared, Target(NAMED["x86-64-v4"])))
+
+
+@pytest.mark.parametrize("level", levels())
+def test_products_are_what_they_were(level: str) -> None:
+    for sizes in ((300, 33, 48, 40), (700, 20, 17, 31), (200, 64, 64, 64)):
+        run(batch(*sizes), 1, level)
+
+
+def test_nothing_is_read_behind_the_last_batch() -> None:
+    """A hint is no access."""
+    instruction = batch(300, 32, 32, 32)
+    compiled = Compiled(contraction_kernels(instruction, target_of()))
+    lhs, rhs = (np.ones(o.shape.dims, np.float32) for o in instruction.operands)
+    got = compiled([lhs, rhs], np.zeros(instruction.shape.dims, np.float32))
+    assert (got == 32).all()
