@@ -18,7 +18,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from hlo.analysis.fusibility import is_elementwise
+from hlo.analysis.fusibility import MOVEMENT, is_elementwise
 from hlo.indexing.queries import Steps, steps
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import S32
@@ -210,7 +210,11 @@ def _may_repeat(instruction: Instruction, scope: Scope) -> bool:
     """Whether several blocks may compute the same of an instruction: what is little, or element by
     element within a fusion, which does so by itself.
     """
-    if scope != OUTERMOST and (is_elementwise(instruction) or instruction.opcode in MOVED):
+    if scope != OUTERMOST and (
+        is_elementwise(instruction)
+        or instruction.opcode in MOVEMENT
+        or not instruction.operands  # an iota
+    ):
         return True
     return instruction.shape.is_array and instruction.shape.size <= MOST_REPEATED
 
@@ -304,7 +308,6 @@ def number(parameter: Instruction) -> int:
     return found
 
 
-MOVED = frozenset({"reshape", "transpose", "broadcast", "iota"})
 Spans = Sequence[Span]
 Rule = Callable[[Instruction, Span, Block], "Spans | None"]
 RULES: dict[str, Rule] = {

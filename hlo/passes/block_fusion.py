@@ -145,18 +145,19 @@ class _Region:
         return self._known[instruction]
 
     def _can_join(self, instruction: Instruction) -> bool:
-        """Whether the instruction by itself can be cut; of several results all, each named."""
-        block = self._block
-        if not _may_join(instruction, self._taken):
+        """Whether the instruction, or what names one of several results of, can be cut by itself;
+        of several results all are named.
+        """
+        is_named = instruction.opcode == "get-tuple-element"
+        made = instruction.operands[0] if is_named else instruction
+        if not _may_join(instruction, self._taken) or not _may_join(made, self._taken):
             return False
-        if instruction.shape.is_tuple and (
-            instruction is self._computation.root
-            or any(u.opcode != "get-tuple-element" for u in instruction.users)
+        if made.shape.is_tuple and (
+            made is self._computation.root
+            or any(u.opcode != "get-tuple-element" for u in made.users)
         ):
             return False
-        if instruction.opcode == "get-tuple-element":
-            return self._joins(instruction.operands[0])
-        return needed([instruction], block.all, block, {instruction}) is not None
+        return needed([made], self._block.all, self._block, {made}) is not None
 
 
 def _is_worth_a_look(instruction: Instruction) -> bool:

@@ -19,8 +19,9 @@ from hlo.backend.ir.kernel import Sums
 from hlo.backend.kernels.contraction.axes import Axes, Axis, Contraction, extent, merged, only
 from hlo.backend.kernels.contraction.packing_form import Packing, Panels, Source
 from hlo.backend.kernels.contraction.ring import Ring, is_plain
+from hlo.backend.kernels.contraction.spread import is_spread, rows_that_fit
 from hlo.backend.kernels.contraction.sum_blocks import BLOCK, Cut, chain_of, cut_of
-from hlo.backend.kernels.contraction.tile_shape import MOST_ROWS, tile_shape
+from hlo.backend.kernels.contraction.tile_shape import tile_shape
 from hlo.ir.dtype import DType
 from hlo.machine import COMMON, Machine
 
@@ -42,9 +43,6 @@ NEAR_BYTES = COMMON.first_cache.bytes  # A factor up to this size is read in pla
 # Bytes of rhs that a depth-first plan packs at a time.
 BLOCK_BYTES = COMMON.second_cache.bytes // 4
 DEPTH_FIRST_ROWS = 128
-WAYS_OF_COLUMNS = 2  # Of a set of the first-level cache, beside rows that lie in it.
-LEAST_CROWDED = 256  # Depths from which on a tile comes to the same sets again and again.
-SPREAD = 4  # The fewest sets over which rows of a tile lie without driving each other out.
 LEAST_RUN = 4  # From so many neighbouring depths on rows are copied as they are.
 SMALL_ROWS = 4  # Rows of a tile that is little code.
 LEAST_ROWS = 12  # Rows of a run that fill most of a tile.
@@ -187,8 +185,8 @@ class ProductPlan(Struct, frozen=True):
 def planned(c: Contraction, ring: Ring) -> ProductPlan:
     """The plan of a normal contraction without empty sets."""
     plan = _of_tiles(c, ring, *tile_shape(c.m, c.n, ring, diagonal=c.is_diagonal))
-    if (most := _rows_that_fit(plan)) < plan.rows.step:
-        plan = _of_tiles(c, ring, *tile_shape(c.m, c.n, ring, most=most))
+    if c.n <= WIDE and not c.is_diagonal and _rows_lie(plan):
+        plan = _of_tiles(c, ring, *tile_shape(c.m, c.n, ring, most=rows_that_fit(plan.lhs_packing)))
     lhs, rhs = _readings(plan)
     plan = replace(plan, lhs=lhs, rhs=rhs)
     if _is_depth_first(plan) and (first := _with_depth_first(plan)).depth_blocks > 1:
@@ -296,7 +294,7 @@ def _in_groups(plan: ProductPlan, machine: Machine) -> ProductPlan:
     whole = plan.lhs is Reading.IN_PLACE and not first
     lhs = (
         Reading.IN_PLACE
-        if whole or (_rows_lie(plan) and _is_spread(plan.lhs_packing))
+        if whole or (_rows_lie(plan) and is_spread(plan.lhs_packing))
         else Reading.IN_TILE
     )
     plan = replace(plan, lhs=lhs, depth_block=block, depth_first=first, group=1)
@@ -403,7 +401,7 @@ def _readings(plan: ProductPlan) -> tuple[Reading, Reading]:
         return Reading.IN_PLACE, Reading.IN_PLACE
     keep_lhs = lhs_lies_well and (
         c.n <= WIDE
-        or (exact_lhs and (lhs_bytes <= NEAR_BYTES or _is_spread(lhs)))
+        or (exact_lhs and (lhs_bytes <= NEAR_BYTES or is_spread(lhs)))
         or c.k < LEAST_RUN
     )
     keep_rhs = rhs_lies_well and (
@@ -423,32 +421,6 @@ def _lie_well(plan: ProductPlan) -> tuple[bool, bool]:
         len(lhs.free) <= 1 and few_axes and _is_cheap(c.lhs.dtype),
         rhs.is_free_contiguous and few_axes and _is_cheap(c.rhs.dtype),
     )
-
-
-def _is_spread(packing: Packing) -> bool:
-    """Whether the rows of a tile lie along depth and in different sets of the first-level cache."""
-    if not packing.by_rows or len(packing.source.depth) != 1 or len(packing.source.free) != 1:
-        return False
-    return _sets_of_rows(packing) >= SPREAD
-
-
-def _rows_that_fit(plan: ProductPlan) -> int:
-    """The rows of a tile whose lines lie side by side in the first-level cache, where they are read
-    in place as few columns have them read, and their distance leaves them a few sets.
-    """
-    c, packing = plan.contraction, plan.lhs_packing
-    if c.is_diagonal or c.n > WIDE or not _rows_lie(plan) or _is_spread(packing):
-        return MOST_ROWS
-    if not packing.source.free or packing.source.depth_size < LEAST_CROWDED:
-        return MOST_ROWS
-    sets = _sets_of_rows(packing)
-    return max(1, sets * (COMMON.first_cache.ways - WAYS_OF_COLUMNS))
-
-
-def _sets_of_rows(packing: Packing) -> int:
-    """The sets of the first-level cache over which rows of a tile lie."""
-    lines = packing.source.free[0][1] * packing.ring.scalar_bytes // COMMON.line_bytes
-    return COMMON.first_cache.sets_of(max(lines, 1) * COMMON.line_bytes)
 
 
 def _is_cheap(dtype: DType) -> bool:
