@@ -3,7 +3,8 @@
     dots:  out[m, n] = sum of lhs[m, :] * rhs[n, :]   vectors along depth, summed across at the end
     axpys: out[m, :] += lhs[m, k] * rhs[k, :]         vectors along the columns, sums wait in L1
 
-Both read whole stretches of memory, as bandwidth wants it; neither packs anything. A lane of dots
+Both read whole stretches of memory, as bandwidth wants it; neither packs anything. Few columns that
+run along depth are rows of dots, with many results at one distance: `turned`. A lane of dots
 sums DOTS_BLOCK vectors, a column of axpys BLOCK depths (sum_blocks.py), before these sums are added
 to the total: vector_sums.
 """
@@ -32,6 +33,7 @@ from hlo.backend.kernels.contraction.vector_plan import (
     dots_cut,
     is_dots,
     streams_columns,
+    turned,
 )
 from hlo.backend.lanes.masked import below, first_of
 from hlo.ir.dtype import DType
@@ -45,6 +47,8 @@ def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Do
 
     buffers: lhs, rhs, result, what the epilogue reads, scratch.
     """
+    if (few := turned(c, ring)) is not None:
+        return Dots(few, ring, epilogue)
     if c.m > MOST_ROWS or c.k < ring.lanes or c.is_diagonal:
         return None
     if c.columns and c.columns[-1].out != 1:
@@ -105,8 +109,9 @@ class _Streaming:
 
     def _store(self, row: int, column: Value, sums: Parts, mask: Value | None) -> None:
         w = self.w
+        stride = self.c.columns[-1].out if self.c.columns else 1
         index = add(w, self.out_index, w.int(static_offset(row, self.c.rows, "out")))
-        self.result.store(sums, add(w, index, column), 1, mask)
+        self.result.store(sums, add(w, index, times(w, column, stride)), stride, mask)
 
 
 def static_offset(index: int, axes: Axes, side: str) -> int:

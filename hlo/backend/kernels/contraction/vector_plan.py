@@ -10,8 +10,8 @@ from __future__ import annotations
 from math import prod
 
 from hlo.backend.ir.kernel import Sums
-from hlo.backend.kernels.contraction.axes import Contraction
-from hlo.backend.kernels.contraction.ring import Ring
+from hlo.backend.kernels.contraction.axes import Contraction, merged, only
+from hlo.backend.kernels.contraction.ring import Ring, is_plain
 from hlo.backend.kernels.contraction.sum_blocks import (
     BLOCK,
     FEW,
@@ -28,6 +28,8 @@ MOST_ROWS = 8
 STREAMED_BYTES = COMMON.last_cache.bytes
 LEAST_UNITS = 4
 CHUNK = COMMON.first_cache.bytes // 8  # Columns whose sums stay in the first cache.
+FILLED = 4  # Columns that take no more than this part of a vector's lanes leave tiles mostly empty.
+LEAST_VECTORS = 4  # Vectors of depth from which sums across lanes cost little.
 DOTS_BLOCK = 32  # Vectors along depth that are added one after the other.
 
 
@@ -73,6 +75,18 @@ def is_dots(c: Contraction, ring: Ring) -> bool:
     inner = c.depth[-1]
     along = inner.lhs == 1 and inner.rhs == 1 and inner.size >= ring.lanes
     return along and at_once(c, ring) > 0
+
+
+def turned(c: Contraction, ring: Ring) -> Contraction | None:
+    """The contraction with its few columns as rows, where dots serve it better than tiles: the
+    columns that it then has lie at one distance in the result.
+    """
+    if not 1 < c.n <= ring.lanes // FILLED or c.m <= MOST_ROWS or c.is_diagonal:
+        return None
+    plain = is_plain(c.lhs.dtype, ring) and is_plain(c.rhs.dtype, ring)
+    if not plain or c.k < LEAST_VECTORS * ring.lanes or len(merged(only(c.rows, "out"))) != 1:
+        return None
+    return c.swapped if is_dots(c.swapped, ring) else None
 
 
 def _dots_counts(c: Contraction, ring: Ring) -> list[int]:
