@@ -248,7 +248,7 @@ class _Sequence:
         if (split := split_stream(c, ring, self._next_place)) is not None:
             self._add_parts(c, ring, split, others)
         elif (stream := streamed(c, ring, self.epilogue)) is not None:
-            self.sums = vector_sums(c, ring)
+            self.sums = vector_sums(stream.c, ring)
             self._stream(stream, *others)
         elif (tiles := tile_plan(c, ring)) is not None:
             self._unless_subnormal(c, ring, others, partial(self._add_tiles, tiles, others))
@@ -414,7 +414,7 @@ class _Sequence:
         place = self._next_place
         self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
         if (stream := streamed(parted, ring)) is not None:
-            self.sums = parts_sums(vector_sums(parted, ring), parts)
+            self.sums = parts_sums(vector_sums(stream.c, ring), parts)
             self._stream(stream, place)
         else:
             plan = planned(parted, ring)

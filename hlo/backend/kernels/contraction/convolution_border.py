@@ -62,9 +62,14 @@ class Border:
             if after is not None:
                 after()
 
+        between = w.binary("sub", high, low)  # what is no border's
+
+        def end(number: Value) -> None:
+            is_low = w.compare("icmp ult", number, low)
+            position(w.select(is_low, number, add(w, number, between)))
+
         def ends() -> None:
-            ranged(w, w.int(0), low, position)
-            ranged(w, high, w.int(size), position)
+            ranged(w, w.int(0), w.binary("sub", w.int(size), between), end)
 
         n = self.form.labels
         if not self.form.strides[2][n.out_feature] > self.form.strides[2][self.along.out] == 1:

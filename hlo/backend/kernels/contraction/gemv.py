@@ -3,7 +3,8 @@
     dots:  out[m, n] = sum of lhs[m, :] * rhs[n, :]   vectors along depth, summed across at the end
     axpys: out[m, :] += lhs[m, k] * rhs[k, :]         vectors along the columns, sums wait in L1
 
-Both read whole stretches of memory, as bandwidth wants it; neither packs anything. A lane of dots
+Both read whole stretches of memory, as bandwidth wants it; neither packs anything. Few columns that
+run along depth are rows of dots, with many results at one distance: `is_turned`. A lane of dots
 sums DOTS_BLOCK vectors, a column of axpys BLOCK depths (sum_blocks.py), before these sums are added
 to the total: vector_sums.
 """
@@ -19,7 +20,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.axes import Axes, Contraction
+from hlo.backend.kernels.contraction.axes import Axes, Contraction, merged, only
 from hlo.backend.kernels.contraction.lane_sums import across
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
@@ -50,7 +51,7 @@ def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Do
     """
     if c.m > most_rows(c, ring) or c.k < ring.lanes or c.is_diagonal:
         return None
-    if len(c.columns) > 1 and c.columns[-1].out != 1:
+    if len(merged(only(c.columns, "out"))) > 1:
         return None
     if is_dots(c, ring):
         return Dots(c, ring, epilogue)

@@ -351,9 +351,9 @@ def _unit_blocks(plan: ProductPlan, machine: Machine) -> tuple[int, int]:
 
 
 def _even(blocks: int, others: int) -> int:
-    """The blocks, or one more so that a few units are not an odd number: threads are even."""
+    """A few blocks, or one more so that units are not an odd number: threads are even."""
     units = blocks * others
-    return blocks + 1 if units % 2 and 1 < units < 2 * UNITS else blocks
+    return blocks + 1 if units % 2 and blocks > 1 and units < 2 * UNITS else blocks
 
 
 def _depth_block(plan: ProductPlan) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from hlo.backend.ir.kernel import Sums
-from hlo.backend.kernels.contraction.axes import Contraction, extent
+from hlo.backend.kernels.contraction.axes import Contraction, extent, merged, only
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.backend.kernels.contraction.sum_blocks import (
     BLOCK,
@@ -61,13 +61,15 @@ def is_turned(c: Contraction, ring: Ring) -> bool:
     """
     if not 0 < c.n <= min(most_rows(c, ring), c.m) or c.is_diagonal:
         return False
-    if len(c.rows) != 1 or not c.depth or (ring.parts > 1 and c.depth[-1].rhs != 1):
+    if len(merged(only(c.rows, "out"))) != 1 or not c.depth:
         return False
     inner = c.depth[-1]
+    if ring.parts > 1 and inner.rhs != 1:
+        return False
     if inner.lhs != 1 or inner.size < ring.lanes or at_once(c.swapped, ring) == 0:
         return False
-    vectors = -(-inner.size // ring.lanes)
-    return c.n * (vectors + ACROSS) <= inner.size
+    vectors = c.k // inner.size * -(-inner.size // ring.lanes)
+    return c.n * (vectors + ACROSS) <= c.k
 
 
 def row_groups(rows: int) -> list[range]:

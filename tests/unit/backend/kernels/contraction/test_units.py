@@ -1,5 +1,6 @@
 """How a product is cut into parts of depth, and into units that threads take."""
 
+import numpy as np
 import pytest
 
 import hlo
@@ -41,3 +42,59 @@ def test_few_units_are_an_even_number() -> None:
     made = sequence(*shapes, f"convolution(a, b), {window}")
     product = max((call.kernel for call in made.calls if call.when is None), key=lambda k: k.flops)
     assert product.units == 12
+
+
+FEW_COLUMNS = {  # lhs, rhs, result, the instruction
+    "product": (
+        "50,200",
+        "3,200",
+        "50,3",
+        "dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+    ),
+    "rows beyond the last step": (
+        "2,5,7,67",
+        "1,1,3,67",
+        "2,5,7,3",
+        "convolution(a, b), dim_labels=b01f_01oi->b01f, window={size=1x1}",
+    ),
+    "padded": (
+        "2,5,7,40",
+        "3,3,2,40",
+        "2,5,7,2",
+        "convolution(a, b), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01oi->b01f",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FEW_COLUMNS)
+def test_few_columns_that_run_along_depth_are_dots(name: str) -> None:
+    lhs, rhs, out, rest = FEW_COLUMNS[name]
+    made = sequence(lhs, rhs, out, rest)
+    assert made.sums is not None
+    assert made.sums.plan == "dots"
+    module = hlo.parse(
+        f"HloModule m\nENTRY e {{\n  a = f32[{lhs}] parameter(0)\n  b = f32[{rhs}] parameter(1)\n"
+        f"  c = f32[{out}] {rest}\n  ROOT r = f32[{out}] tanh(c)\n}}"
+    )
+    rng = np.random.default_rng(1)
+    x, k = (rng.normal(size=p.shape.dims).astype(np.float32) for p in module.entry.parameters)
+    k.reshape(-1)[-1] = np.inf
+    expected = np.asarray(hlo.evaluate(module, x, k))
+    first, other = (hlo.compile(module, cache=False, threads=n)(x, k) for n in (1, 3))
+    np.testing.assert_allclose(first, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "out", "dims"),
+    [
+        ("50,200", "20,200", "50,20", "{1}"),  # vectors are filled well enough
+        ("50,24", "5,24", "50,5", "{1}"),  # depth is short
+        ("200,50", "200,3", "50,3", "{0}"),  # rows do not run along depth
+    ],
+)
+def test_other_products_of_few_columns_are_not(lhs: str, rhs: str, out: str, dims: str) -> None:
+    rest = f"dot(a, b), lhs_contracting_dims={dims}, rhs_contracting_dims={dims}"
+    made = sequence(lhs, rhs, out, rest)
+    assert made.sums is not None
+    assert made.sums.plan != "dots"
