@@ -29,7 +29,7 @@ CHANGED = {
     "backend/linking/jit.py _defined": "one entry at a time, always the same for a name",
     "backend/linking/toolchain.py _machines": "under a lock",
     "backend/linking/toolchain.py _options": "in a value that is made once",
-    "backend/math/complex_arithmetic.py _definitions": "a text, the same whoever writes it",
+    "backend/math/complex_term.py _definitions": "a text, the same whoever writes it",
     "backend/math/term.py _definitions": "a text, the same whoever writes it",
     "analysis/leaves.py _known": "checked after it is found; the same whoever counts",
     "garbage.py _pending": "a count that says when to collect",

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hlo.backend.emitters import conversion
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes.types import Lanes
-from hlo.backend.math import complex_arithmetic
-from hlo.backend.math.complex_arithmetic import Complex, outlined_pair
-from hlo.backend.math.roots import short_hypotenuse
+from hlo.backend.math.complex_term import Complex
 from hlo.backend.math.term import Term
 from hlo.ir.dtype import DType
-
-Function = Callable[..., Complex]  # (*operands) -> Complex
 
 
 def term(w: Writer, target: Target, lanes: Lanes) -> Term | Complex:
@@ -57,23 +51,3 @@ def real(z: Complex) -> Term:
 def imag(z: Complex) -> Term:
     """The imaginary part."""
     return z.imag
-
-
-def magnitude(z: Complex) -> Term:
-    """|z|, without overflow on the way."""
-    if z.real.is_double:
-        return complex_arithmetic.magnitude(z)
-    return short_hypotenuse(z.real, z.imag).to("float")
-
-
-def in_double(name: str, function: Function, short: Function | None = None) -> Function:
-    """`function` of doubles as a function of the module; c64 is rounded once.
-
-    short: the same of doubles that hold f32 numbers.
-    """
-
-    def emit_function(*operands: Complex) -> Complex:
-        body = function if operands[0].real.is_double else short or function
-        return outlined_pair(name, list(operands), body)
-
-    return emit_function

@@ -11,7 +11,7 @@ from hlo.backend.emitters.lanes import closed, opened, unsupported
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes.types import Lanes, selected
-from hlo.backend.math.complex_arithmetic import Complex
+from hlo.backend.math.complex_term import Complex
 from hlo.backend.math.term import Term
 from hlo.ir.dtype import DType
 from hlo.ops.attributes import Attributes

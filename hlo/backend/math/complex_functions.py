@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from hlo.backend.math import exponential, hyperbolic, logarithm, trigonometric, two_parts
 from hlo.backend.math.complex_arithmetic import (
-    Complex,
     balanced,
-    choose,
     divide,
     exp,
     log,
     log_size,
     magnitude,
-    outlined_pair,
     scaled,
     sqrt,
 )
+from hlo.backend.math.complex_term import Complex, choose, outlined_pair
 from hlo.backend.math.inverse_trigonometric import atan2
 from hlo.backend.math.term import Term, fma, outlined
 

@@ -7,7 +7,8 @@ The reciprocal of the denominator is the machine's estimate and a step of Newton
 
 from __future__ import annotations
 
-from hlo.backend.math.complex_arithmetic import Complex, choose, with_infinities
+from hlo.backend.math.complex_arithmetic import with_infinities
+from hlo.backend.math.complex_term import Complex, choose
 from hlo.backend.math.estimates import has_estimates, reciprocal, reciprocal_root
 from hlo.backend.math.term import Term, fmuladd
 
