@@ -3,21 +3,24 @@
 Every start is a process of its own: bytecode is there, the cache of objects is empty but for
 `hlo-run`, which finds its program in it. The floor is a process that imports NumPy and llvmlite and
 has LLVM make one empty object. Commands are timed to their end, the others until their work is
-done. XLA's figures are its child's own: jax imported, and the first compilation behind that.
+done; what processors took to a process's end is quieter where others work too. XLA's figures are
+its child's own: jax imported, and the first compilation behind that.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 ROUNDS = 15
@@ -52,6 +55,13 @@ print(loaded, program.compile_seconds)
 """
 
 
+class Taken(NamedTuple):
+    """Seconds of one process: until its work was done, and of processors, to its end."""
+
+    wall: float
+    processors: float
+
+
 @dataclass(frozen=True)
 class Start:
     """One kind of start: its name, the program of its process, what it is given."""
@@ -62,11 +72,15 @@ class Start:
 
     is_command: bool = False
 
-    def seconds(self, tree: Path, folder: str) -> float:
+    def taken(self, tree: Path, folder: str) -> Taken:
         """One process, from its start on. folder: of its cache."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begin = time.monotonic()  # the same clock in all processes
         said = _run(self, tree, folder)
-        return (time.monotonic() if self.is_command else float(said)) - begin
+        end = time.monotonic() if self.is_command else float(said)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return Taken(end - begin, spent)
 
 
 def _run(start: Start, tree: Path, folder: str) -> str:
@@ -120,7 +134,7 @@ def _warm(path: Path, tree: Path) -> None:
 
 def _table(path: Path, rounds: int, trees: Sequence[Path]) -> Iterator[str]:
     """Medians, and the medians of what each round took more than its floor."""
-    times: dict[tuple[Path, str], list[float]] = {}
+    times: dict[tuple[Path, str], list[Taken]] = {}
     with _cache() as folder:
         for tree in trees:
             for start in starts(path):
@@ -128,12 +142,19 @@ def _table(path: Path, rounds: int, trees: Sequence[Path]) -> Iterator[str]:
         for _ in range(rounds):
             for start in starts(path):
                 for tree in trees:
-                    times.setdefault((tree, start.name), []).append(start.seconds(tree, folder))
-        yield f"{'':44}{'ms':>8}{'over the floor':>16}"
+                    times.setdefault((tree, start.name), []).append(start.taken(tree, folder))
+        yield f"{'':56}{'ms':>8}{'over the floor':>16}{'processors':>12}{'over':>8}"
         for (tree, name), found in times.items():
-            over = [t - f for t, f in zip(found, times[tree, FLOOR], strict=True)]
+            floor = times[tree, FLOOR]
+            over = [
+                Taken(*(a - b for a, b in zip(*t, strict=True)))
+                for t in zip(found, floor, strict=True)
+            ]
             where = f"{name} ({tree.name})" if len(trees) > 1 else name
-            yield f"{where:44}{_ms(found)}{_ms(over):>16}"
+            yield (
+                f"{where:56}{_ms(t.wall for t in found)}{_ms(t.wall for t in over):>16}"
+                f"{_ms(t.processors for t in found):>12}{_ms(t.processors for t in over)}"
+            )
         yield from _xla(path, trees[0], folder)
 
 
@@ -145,9 +166,9 @@ def _xla(path: Path, tree: Path, folder: str) -> Iterator[str]:
         yield str(error)
         return
     imports, compiles = zip(*(map(float, run.split()) for run in runs), strict=True)
-    yield f"{'XLA: jax imported':44}{_ms(imports)}"
-    yield f"{'XLA: first compile':44}{_ms(compiles)}"
+    yield f"{'XLA: jax imported':56}{_ms(imports)}"
+    yield f"{'XLA: first compile':56}{_ms(compiles)}"
 
 
-def _ms(seconds: Sequence[float]) -> str:
+def _ms(seconds: Iterable[float]) -> str:
     return f"{1e3 * statistics.median(seconds):8.1f}"

@@ -7,7 +7,6 @@ ours (with a reproducer); 130 interrupted. Subcommands are loaded when they are 
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 import warnings
@@ -185,6 +184,8 @@ class LazyGroup(click.Group):
         """A usage error for a word that is near to a subcommand and names no file."""
         if not re.fullmatch(r"[a-z]+", word) or Path(word).exists():
             return
+        import difflib  # for faults alone
+
         near = difflib.get_close_matches(word, [*OPT_COMMANDS, *RUN_COMMANDS], 1, cutoff=0.7)
         if near:
             group = self.name if near[0] in self._rows else _home_of(near[0])

@@ -17,7 +17,6 @@ from hlo.cli.numbers import SEED, THREADS, TIMEOUT
 from hlo.cli.reading import read_program, reads_modules
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
-from hlo.tools import bench
 from hlo.tools.writing import check_writable
 
 if TYPE_CHECKING:
@@ -165,6 +164,8 @@ def _check_usage(engine: str, checked: str | None, max_steps: int | None) -> Non
 def _tell_of(compiled: Compiled, seconds: float | None, *, memory: bool) -> None:
     """How long compiling took, and the memory that a run takes, where they are asked for."""
     if seconds is not None:
+        from hlo.tools import bench  # for --time alone
+
         say(f"compile {bench.duration(seconds)}")
     if memory:
         say(compiled.memory_report(), nl=False)
@@ -210,6 +211,8 @@ def _prepared(module: Module, fill: int | None, *, one_device: bool) -> Module:
 
 
 def _call_time(run: check.Run, values: list[object]) -> str:
+    from hlo.tools import bench  # for --time alone
+
     (timing,) = bench.measure([lambda: run(*values)])
     return (
         f"call {bench.duration(timing.median)} (median of {timing.calls}, quartiles "

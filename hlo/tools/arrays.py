@@ -17,10 +17,8 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.printer.constants import constant_text
 from hlo.printer.options import PrintOptions
-from hlo.tools.archives import unpacked
 from hlo.tools.files import read_bytes
 from hlo.tools.inputs import check_made, named_dtype
-from hlo.tools.safetensors import is_safetensors, safetensors
 
 
 def leaves(value: object) -> Iterator[np.ndarray]:
@@ -37,6 +35,8 @@ def load_arrays(path: str) -> dict[str, np.ndarray]:
     data = read_bytes(path)
     if data.startswith(np.lib.format.MAGIC_PREFIX):
         return {"0": load_npy(path, data)}
+    from hlo.tools.safetensors import is_safetensors, safetensors  # made-up inputs need no files
+
     if is_safetensors(data):
         return safetensors(data, path)
     return load_npz(path, data)
@@ -46,6 +46,8 @@ def load_npz(path: str, data: bytes | None = None) -> dict[str, np.ndarray]:
     """Arrays by name; `name:dtype` holds the bits of a type that NumPy cannot store."""
     if data is None:
         data = read_bytes(path)
+    from hlo.tools.archives import unpacked  # made-up inputs need no files
+
     try:
         return dict(_restored(name, array) for name, array in unpacked(data, path))
     except HloError:

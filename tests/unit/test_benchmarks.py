@@ -57,5 +57,5 @@ def test_starts_are_told_beside_the_floor(
     monkeypatch.setattr(start, "_xla", lambda *_: iter(()))
     start.report_starts([path], 1)
     lines = capsys.readouterr().out.splitlines()
-    assert [line[:44].strip() for line in lines[2:]] == [s.name for s in start.starts(path)]
-    assert lines[2].split()[-1] == "0.0"
+    assert [line[:56].strip() for line in lines[2:]] == [s.name for s in start.starts(path)]
+    assert lines[2].split()[-3] == "0.0"

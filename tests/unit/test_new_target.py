@@ -32,10 +32,11 @@ class Power(Isa):
         """xvmaddasp."""
         return self._has("vsx")
 '''
-IMPORT = "from hlo.backend.isa.power import Power\n"
 CASE = """\
-    if machine.architecture == "powerpc64le":
-        return Power(machine)
+        case "powerpc64le":
+            from hlo.backend.isa.power import Power
+
+            return Power
 """
 PROGRAM = """HloModule m
 ENTRY e {
@@ -54,15 +55,14 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> ProjectCopy:
     copy.insert(MACHINES, MACHINE, before="# From the least to the most capable")
     copy.insert(MACHINES, ROW, before=")  # fmt: skip\nNAMED")
     copy.add("hlo/backend/isa/power.py", FILE)
-    copy.insert(SELECT, IMPORT, before="from hlo.backend.isa.riscv")
-    copy.insert(SELECT, CASE, before='    if machine.architecture != "x86_64"')
+    copy.insert(SELECT, CASE, before='        case "riscv64"')
     (copy.folder / "program.hlo").write_text(PROGRAM)
     return copy
 
 
 def test_it_is_a_row_and_a_file_of_instructions(copy: ProjectCopy) -> None:
     assert copy.added == ["hlo/backend/isa/power.py"]
-    # features and row; the import of the file, and whose instructions they are
+    # features and row; whose instructions are in the file
     assert copy.edited == {MACHINES: 2, SELECT: 3}
 
 

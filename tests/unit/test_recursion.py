@@ -113,7 +113,7 @@ ALLOWED = {
         backend.loops.placing._has_lanes backend.loops.placing._placed
     """,
     "another form of a number, of a type made of others, or a piece of what is cut": """
-        backend.ir.outlining._outline backend.math.complex_arithmetic.Complex.to
+        backend.ir.outlining._outline backend.math.complex_term.Complex.to
         backend.math.known_power._product backend.math.pieces._of_halves
         backend.math.pieces.entry
         backend.math.term.Term._as*2 ops.comparators._spread
