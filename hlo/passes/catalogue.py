@@ -35,6 +35,7 @@ from hlo.passes.simplify_conditional import simplify_conditional
 from hlo.passes.table_lookup_mover import table_lookup_mover
 from hlo.passes.tuple_simplifier import tuple_simplifier
 from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
+from hlo.passes.while_loop_interchange import while_loop_interchange
 from hlo.passes.while_loop_invariant_code_motion import while_loop_invariant_code_motion
 from hlo.passes.while_loop_unroller import while_loop_unroller
 
@@ -67,6 +68,7 @@ CATALOGUE: dict[str, Pass] = {
     "table-lookup-mover": table_lookup_mover,
     "tuple-simplifier": tuple_simplifier,
     "while-loop-dot-batching": while_loop_dot_batching,
+    "while-loop-interchange": while_loop_interchange,
     "while-loop-invariant-code-motion": while_loop_invariant_code_motion,
     "while-loop-unroller": while_loop_unroller,
 }
@@ -118,6 +120,7 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         "index-narrower",
         "cse",
         "dce",
+        "while-loop-interchange",
         "fusion",
         *FUSED,
         "block-fusion",
@@ -171,6 +174,16 @@ ORDER: tuple[tuple[str, str, str], ...] = (
         "while-loop-invariant-code-motion",
         "fusion",
         "a value inside a fusion does not leave the loop",
+    ),
+    (
+        "while-loop-interchange",
+        "fusion",
+        "a loop whose body is in kernels already stays one of arrays",
+    ),
+    (
+        "while-loop-invariant-code-motion",
+        "while-loop-interchange",
+        "what no trip changes need not act on each element by itself",
     ),
     ("while-loop-dot-batching", "fusion", "a row's slice inside a fusion is not seen as one"),
     (

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hlo.analysis.legality import is_contraction
-from hlo.analysis.loop_state import counter
+from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
 from hlo.backend.ir.functions import PARAMETERS, Function
 from hlo.backend.ir.kernel import Kernel, KernelSequence
 from hlo.backend.ir.named import Named
@@ -49,7 +49,6 @@ CHUNKS_PER_THREAD = 4
 # A loop may take so many times its shortest time, so that late threads do little harm.
 UNEVEN = 1.1
 ENDLESS_US = 1e15  # The longest that a routine is estimated to run.
-ASSUMED_TRIPS = 16  # Trips of a loop whose end is not known.
 # Runs that are estimated to take so long, or have no known length, can be stopped.
 WATCH_US = 500.0
 # Copies from this size on have units on one thread too, to be stoppable between.
@@ -263,7 +262,8 @@ def changing_allocations(plan: BufferPlan, loop: Loop, machine: Machine) -> froz
 
 
 def is_unbounded(plan: BufferPlan) -> bool:
-    """Whether a loop runs as often as its values say, or calls are not counted one by one."""
+    """Whether a loop runs as often as its values say, in a kernel or around them, or calls are not
+    counted one by one."""
     if plan.routines:
         return True
     stack: list[Node] = list(plan.nodes)
@@ -275,6 +275,9 @@ def is_unbounded(plan: BufferPlan) -> bool:
                 stack += (*condition, *body)
             case Branch(branches=branches):
                 stack += [n for branch in branches for n in branch]
+            case Run(implementation=KernelSequence(calls=calls)):
+                if any(call.kernel.is_open for call in calls):
+                    return True
     return False
 
 
