@@ -13,6 +13,8 @@ from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
 
+ASSUMED_TRIPS = 16  # Trips of a loop whose end is not known.
+
 
 def is_extensible(loop: Instruction, calls: dict[Computation, list[Instruction]]) -> bool:
     """Whether the loop's state is a tuple that is its own to change: nobody else runs its body."""

@@ -62,6 +62,7 @@ NEEDS: dict[str, frozenset[str]] = {
     "simplify-conditional": frozenset({"conditional"}),
     "table-lookup-mover": frozenset({"while"}),
     "while-loop-dot-batching": frozenset({"while"}),
+    "while-loop-interchange": frozenset({"while"}),
     "while-loop-invariant-code-motion": frozenset({"while"}),
     "while-loop-unroller": frozenset({"while"}),
 }
@@ -148,6 +149,7 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         "index-narrower",
         "cse",
         "dce",
+        "while-loop-interchange",
         "fusion",
         *FUSED,
         "block-fusion",
@@ -203,6 +205,16 @@ ORDER: tuple[tuple[str, str, str], ...] = (
         "while-loop-invariant-code-motion",
         "fusion",
         "a value inside a fusion does not leave the loop",
+    ),
+    (
+        "while-loop-interchange",
+        "fusion",
+        "a loop whose body is in kernels already stays one of arrays",
+    ),
+    (
+        "while-loop-invariant-code-motion",
+        "while-loop-interchange",
+        "what no trip changes need not act on each element by itself",
     ),
     ("while-loop-dot-batching", "fusion", "a row's slice inside a fusion is not seen as one"),
     (

@@ -11,7 +11,7 @@ from hlo.analysis.decisions import Decisions, config_of
 from hlo.analysis.fusibility import contraction_of, is_fusible_computation, is_scalar_constant
 from hlo.analysis.legality import CONTROL
 from hlo.ir.computation import Computation
-from hlo.ir.graph import calls, clone_instruction, control_predecessors, post_order
+from hlo.ir.graph import callees, calls, clone_instruction, control_predecessors, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
@@ -62,14 +62,22 @@ def _fuse_all(module: Module, computation: Computation, max_size: int) -> bool:
 
 
 def called_by_ops(module: Module) -> set[Computation]:
-    """Fused computations, reducers, comparators: code that belongs to one op's kernel."""
-    return {
+    """Fused computations, reducers, comparators, and all that these call: code that belongs to one
+    op's kernel."""
+    stack = [
         callee
         for computation in module.computations
         for instruction in calls(computation)
         if instruction.opcode not in CONTROL
         for callee in instruction.called_computations()
-    }
+    ]
+    found: set[Computation] = set()
+    while stack:
+        top = stack.pop()
+        if top not in found:
+            found.add(top)
+            stack += callees(top)
+    return found
 
 
 def _write_out(module: Module) -> bool:

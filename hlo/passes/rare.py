@@ -19,6 +19,7 @@ from hlo.passes.scan_expander import scan_expander
 from hlo.passes.simplify_conditional import simplify_conditional
 from hlo.passes.table_lookup_mover import table_lookup_mover
 from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
+from hlo.passes.while_loop_interchange import while_loop_interchange
 from hlo.passes.while_loop_invariant_code_motion import while_loop_invariant_code_motion
 from hlo.passes.while_loop_unroller import while_loop_unroller
 
@@ -35,6 +36,7 @@ RARE: dict[str, Callable[..., bool]] = {
     "simplify-conditional": simplify_conditional,
     "table-lookup-mover": table_lookup_mover,
     "while-loop-dot-batching": while_loop_dot_batching,
+    "while-loop-interchange": while_loop_interchange,
     "while-loop-invariant-code-motion": while_loop_invariant_code_motion,
     "while-loop-unroller": while_loop_unroller,
 }

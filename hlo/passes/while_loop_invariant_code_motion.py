@@ -2,6 +2,8 @@
 
     state = (a, b); body: (f(a, b), b), f uses g(b)   =>   state = (a, b, g(b)); body reads g(b)
 
+What the condition computes alike before every trip leaves as well.
+
 A value is invariant when its operands are: constants, and state elements that the body hands on
 unchanged. Ops are pure, so that computing them for a loop without iterations does no harm.
 
@@ -26,10 +28,12 @@ from hlo.analysis.loop_state import (
     start_of,
     unchanged_elements,
 )
+from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, callers, clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.effects import has_effect
+from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait, opcodes
 from hlo.passes.liveness import awaited
 
@@ -57,20 +61,24 @@ def while_loop_invariant_code_motion(module: Module) -> bool:
         kept = awaited(computation)
         for loop in computation.instructions:
             if loop.opcode == "while" and loop not in kept and is_extensible(loop, calls):
-                hoisting = _plan(loop)
-                if hoisting.read:
-                    _hoist(loop, hoisting)
-                    changed = True
+                for read_by in loop.called_computations():
+                    hoisting = _plan(loop, read_by)
+                    if hoisting.read:
+                        loop = _hoist(loop, read_by, hoisting)
+                        changed = True
     return changed
 
 
-def _plan(loop: Instruction) -> Hoisting:
-    body = loop.called_computations()[0]
-    invariant = unchanged_elements(body)
-    kept = awaited(body)
+def _plan(loop: Instruction, computation: Computation) -> Hoisting:
+    """What moves out of the loop's body or condition."""
+    unchanged = {element_index(e) for e in unchanged_elements(loop.called_computations()[0])}
+    (state,) = computation.parameters
+    elements = [u for u in state.users if u.opcode == "get-tuple-element"]
+    invariant = {e for e in elements if element_index(e) in unchanged}
+    kept = awaited(computation)
     moved: dict[Instruction, None] = {}
-    for instruction in post_order(body):
-        if instruction in invariant or instruction in kept:
+    for instruction in post_order(computation):
+        if instruction in invariant or instruction in kept or instruction.is_root:
             continue
         if _is_pure(instruction) and all(
             o in moved or o in invariant for o in instruction.operands
@@ -151,12 +159,16 @@ def _with_operands(
     return found
 
 
-def _hoist(loop: Instruction, hoisting: Hoisting) -> None:
-    body = loop.called_computations()[0]
+def _hoist(loop: Instruction, computation: Computation, hoisting: Hoisting) -> Instruction:
+    """Values of body or condition as elements of the state: the loop in this one's place."""
     outer = _copied_before(loop, hoisting)
-    _, elements = extend(loop, [outer[i] for i in hoisting.read])
+    loop, elements = extend(loop, [outer[i] for i in hoisting.read])
+    (state,) = computation.parameters
     for instruction, element in zip(hoisting.read, elements, strict=True):
-        body.replace_uses(instruction, element)
+        if element.computation is not computation:
+            element = make(state, "get-tuple-element", state, index=element_index(element))
+        computation.replace_uses(instruction, element)
+    return loop
 
 
 def _copied_before(loop: Instruction, hoisting: Hoisting) -> dict[Instruction, Instruction]:

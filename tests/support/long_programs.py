@@ -75,6 +75,7 @@ def _program(lines: str, callees: str = "") -> str:
 
 
 SCALAR_LOOP = loop("s64[]", "  a = s64[] xor(x, i)\n  y = s64[] add(a, one)")
+LANE_LOOP = loop("f32[10000]", "  a = f32[10000] multiply(x, x)\n  y = f32[10000] tanh(a)")
 KERNEL_LOOP = loop(
     "f32[128,128]",
     "  d = f32[128,128] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
@@ -84,6 +85,7 @@ KERNEL_LOOP = loop(
 PROGRAMS = {
     "while_scalar": SCALAR_LOOP,
     "while_kernels": KERNEL_LOOP,
+    "while_lanes": LANE_LOOP,
     "fused_loops": _program(
         "k = f32[] parameter(0); c = f32[1000000,40000] broadcast(k), dimensions={}; "
         "i = f32[1000000,40000] iota(), iota_dimension=1; x = f32[1000000,40000] multiply(i, c); "

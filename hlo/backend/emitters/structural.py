@@ -7,6 +7,7 @@ that act element by element stand in emitters/table.py.
 from __future__ import annotations
 
 from hlo.backend.emitters.elemental import Elemental, Emitter
+from hlo.backend.emitters.lane_loop import while_
 from hlo.backend.emitters.random import rng_bit_generator
 from hlo.backend.emitters.reduction import reduce
 from hlo.backend.emitters.values import bitcast_convert, constant, iota, map_
@@ -22,6 +23,7 @@ STRUCTURAL: dict[str, Emitter] = {
     "reduce": reduce,
     "reduce-window": reduce_window,
     "rng-bit-generator": rng_bit_generator,
+    "while": while_,
 }
 
 

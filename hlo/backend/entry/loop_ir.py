@@ -79,7 +79,7 @@ def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:
         match step:
             case KernelStep():
                 kernel = program.kernels[step.kernel]
-                if step.chunks > 1 or step.stride or kernel.needs_middle_end:
+                if step.chunks > 1 or step.stride or kernel.needs_middle_end or kernel.is_open:
                     return False
                 lines += kernel.length
                 work += step.cold_us - program.call_us

@@ -44,6 +44,7 @@ from hlo.backend.ir.values import Value
 from hlo.backend.isa.amx import configuration, holds_tiles, released
 from hlo.backend.isa.assembly import InlineAssembly
 from hlo.backend.planning.program import KernelStep, Program
+from hlo.backend.planning.steps import ENDLESS_US
 
 ROUND_US = 2 * watch_ir.PIECE_US  # Rounds of a loop up to this need no question inside.
 STRIP_LINES = 1 << 16  # Lines that run between two questions: 10 to 30 us.
@@ -79,6 +80,8 @@ def with_polls(program: Program) -> Program:
 
 def polled(kernel: Kernel, work: Work) -> Kernel:
     """The kernel, one piece of whose units is that work, with questions in its loops."""
+    if kernel.is_open:
+        work = Work(ENDLESS_US, work.units)
     if work.us <= ROUND_US:
         return kernel
     return _Polling({symbol(f): f for f in kernel.functions}).kernel(kernel, work)

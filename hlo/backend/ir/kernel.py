@@ -48,6 +48,7 @@ class Kernel(Struct, frozen=True):
     is_glue: bool = False  # its inner loops are assembly or calls: plain code around them serves
     packed_bytes: int = 0
     packed_runs: int = 1
+    is_open: bool = False  # whether it may run for ever: nobody knows how often its loops run
 
     @property
     def text(self) -> str:

@@ -78,6 +78,7 @@ def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
         bytes_moved=costs.bytes_moved(expression, outputs, domains),
         flops=costs.flops(domains),
         own=own_leaves(expression, outputs, schedules, count),
+        is_open=any(domain.trace.is_open for domain in domains),
     )
 
 

@@ -17,6 +17,9 @@ from hlo.machine import COMMON
 _BLOCK = 4096  # Elements of the last dimension that one unit takes.
 _MOST_ROWS = 4  # Rows side by side: their partial results share the registers.
 _ROWS_WEIGHT = 160  # The most that the code of rows side by side may weigh.
+# The most vectors that go through a while together, and the most that their code may weigh.
+_MOST_CHAINS, _CHAINS_WEIGHT = 4, 480
+_LOOP_BLOCK = 256  # Elements of the last dimension that a unit takes through a while.
 # The most bytes of an operand's rows side by side, and where their results are stored side by side
 # too: longer rows are streams in more pages than the processor has at hand.
 _ROWS_BYTES = 1 << 13
@@ -91,8 +94,10 @@ def _block(schedule: NestSchedule, units: int, *, is_reduction: bool) -> int:
     assert vector is not None, "there are lanes"
     if is_reduction and schedule.prefix == schedule.loops:
         block = vector.step
-    elif length >= 2 * _BLOCK and schedule.prefix == schedule.loops and units < UNITS:
-        block = _BLOCK // vector.step * vector.step
+        return block if block < length else 0
+    most = _LOOP_BLOCK if schedule.domain.trace.carried else _BLOCK
+    if length >= 2 * most and schedule.prefix == schedule.loops and units < UNITS:
+        block = max(1, most // vector.step) * vector.step
     return block if block < length else 0
 
 
@@ -180,11 +185,27 @@ def _unroll(schedule: NestSchedule, vectors: int, *, is_reduction: bool) -> int:
     if schedule.is_small:
         return 1
     weight = schedule.domain.weight
+    if schedule.domain.trace.carried:
+        return min(_chains(schedule), vectors)
     wanted = 4 if weight <= 4 else 2 if weight <= LIGHT else 1
     steps = _steps_written_out(schedule)
     if steps >= 4:
         wanted = min(wanted, 8 // steps)
     return max(1, min(wanted // schedule.rows, vectors))
+
+
+def _chains(schedule: NestSchedule) -> int:
+    """Vectors that go through a while together: a trip is a chain of ops, each of which waits for
+    the one before, so as many as have their numbers in registers. A mandelbrot of 4 took two thirds
+    of the time of one of 2.
+    """
+    trace, registers = schedule.domain.trace, schedule.machine.registers
+    wanted = _MOST_CHAINS
+    while wanted > 1 and (
+        wanted * trace.carried > registers or wanted * trace.weight > _CHAINS_WEIGHT
+    ):
+        wanted //= 2
+    return wanted
 
 
 def _steps_written_out(schedule: NestSchedule) -> int:

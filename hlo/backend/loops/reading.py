@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from hlo.backend.loops.expression import Expression, Leaf, Node, Path
 from hlo.backend.loops.trace import reduced_index, trace
@@ -68,9 +68,17 @@ def _windows(expression: Expression, roots: Sequence[Root]) -> list[Instruction]
         if top.opcode == "reduce-window":
             found.append(top)
             continue
-        for operand in top.operands:
-            source = expression.source(operand, ())
+        for source in _sources(expression, top):
             if source not in seen:
                 seen.add(source)
                 stack.append(source)
     return found
+
+
+def _sources(expression: Expression, instruction: Instruction) -> Iterator[Node]:
+    """What an op reads; a while, the elements of its state."""
+    for operand in instruction.operands:
+        paths = range(len(operand.shape.elements)) if operand.shape.is_tuple else ()
+        yield from (expression.source(operand, (k,)) for k in paths)
+        if operand.shape.is_array:
+            yield expression.source(operand, ())

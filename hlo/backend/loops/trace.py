@@ -12,6 +12,8 @@ from math import prod
 
 from msgspec import Struct, field
 
+from hlo.analysis.lane_loops import elementwise_members
+from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
 from hlo.backend.loops.chains import chain_to
 from hlo.backend.loops.expression import (
     Expression,
@@ -47,7 +49,9 @@ class Read(Struct, frozen=True):
 class Trace(Struct):
     """values: indices that are themselves values (iota, counters). ops: elementwise ops met, each
     once per index; heavy: those of them that cost more than a few cycles; rounded_at: those of the
-    others that round to a narrow type. work: operations for every value of an index."""
+    others that round to a narrow type. work: operations for every value of an index. carried:
+    numbers of an element that whiles keep from trip to trip; is_open: whether nobody knows how many
+    trips one has."""
 
     reads: list[Read] = field(default_factory=list)
     values: list[Expr] = field(default_factory=list)
@@ -58,6 +62,8 @@ class Trace(Struct):
     heavy_at: dict[Instruction, list[Index]] = field(default_factory=dict)
     rounded_at: dict[Instruction, list[Index]] = field(default_factory=dict)
     work: list[tuple[int, Index]] = field(default_factory=list)
+    carried: int = 0
+    is_open: bool = False
 
     @property
     def weight(self) -> int:
@@ -87,6 +93,7 @@ class _Tracer:
         self.found = Trace()
         self.stack: list[tuple[Instruction, Index, Path, tuple[Variable, ...]]] = []
         self.reductions: set[tuple[Instruction, Index]] = set()
+        self.loops: set[tuple[Instruction, Index]] = set()
 
     def run(self) -> None:
         seen: set[tuple[Instruction, Path, Index]] = set()
@@ -162,6 +169,8 @@ class _Tracer:
                 for operand in operands[:count]:
                     self.stack.append((operand, inner, (), (*reduced, *variables)))
                 self.stack += [(o, (), (), reduced) for o in operands[count:]]
+            case "while":
+                self._while(instruction, index, reduced)
             case _:
                 # Every index counts by itself; operands may be read anywhere.
                 self.found.values += index
@@ -172,6 +181,24 @@ class _Tracer:
                     free = tuple(affine.of(Variable("any", 0, max(n - 1, 0))) for n in dims)
                     if operand.shape.is_array:
                         self.stack.append((operand, free, (), reduced))
+
+    def _while(self, loop: Instruction, index: Index, reduced: tuple[Variable, ...]) -> None:
+        """All results are made at once, of all elements of the state at the index."""
+        if (loop, index) in self.loops:
+            return
+        self.loops.add((loop, index))
+        known, members = counter(loop), elementwise_members(loop)
+        trips = ASSUMED_TRIPS if known is None else known.iterations
+        ops = sum(min(OPS[m.opcode].cost.operations, _MOST_OPS) for m in members)
+        self.found.work.append((trips * ops, index))
+        self.found.ops += len(members)
+        self.found.heavy += sum(OPS[m.opcode].cost.is_high for m in members)
+        self.found.is_open |= known is None
+        arrays = [s for s in loop.shape.elements if s.dims]
+        self.found.carried += sum(1 + s.dtype.is_complex for s in arrays)
+        (operand,) = loop.operands
+        for k, shape in enumerate(loop.shape.elements):
+            self.stack.append((operand, index if shape.dims else (), (k,), reduced))
 
 
 def _step_ops(reduce: Instruction) -> int:

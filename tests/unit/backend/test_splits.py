@@ -116,8 +116,7 @@ ENTRY e {{
   zero = s32[] constant(0)
   x = f32[200,100] parameter(0)
   t = (s32[], f32[200,100]) tuple(zero, x)
-  w = (s32[], f32[200,100]) while(t), condition=c, body=b
-  ROOT v = f32[200,100] get-tuple-element(w), index=1
+  ROOT w = (s32[], f32[200,100]) while(t), condition=c, body=b
 }}"""
 
 

@@ -77,6 +77,7 @@ def test_left_alone(changes: dict[str, int]) -> None:
 
 def test_options_limit_rows_and_memory() -> None:
     assert not while_loop_dot_batching(made(LHS))
-    assert not while_loop_dot_batching(made(LHS), least_bytes=0, max_rows=1)
+    assert not while_loop_dot_batching(made(LHS), least_bytes=0, max_rows=1, max_ops=59)
+    assert while_loop_dot_batching(made(LHS), least_bytes=0, max_rows=1, max_ops=60)
     assert not while_loop_dot_batching(made(LHS), least_bytes=0, max_bytes=167)
     assert while_loop_dot_batching(made(LHS), least_bytes=0, max_bytes=168)

@@ -22,9 +22,9 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.control import when
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.open_loops import when
 from hlo.backend.lanes.types import Lanes, parts
 from hlo.backend.loops.schedule import Plan
 from hlo.indexing.affine import row_major_strides

@@ -24,10 +24,10 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.control import when
 from hlo.backend.kernels.fused_loops import function_of, lanes_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Bound, Nest
+from hlo.backend.lanes.open_loops import when
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.schedule import Plan
 from hlo.indexing.reductions import is_inside

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hlo.backend.ir.writer import Value
-from hlo.backend.kernels.control import repeat_while
 from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.open_loops import repeat_while
 
 Before = Callable[[Value, Value], Value]  # (left position, right position) -> i1
 

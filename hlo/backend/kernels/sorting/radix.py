@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from hlo.backend.ir.values import lanes_of, scalar_of
 from hlo.backend.ir.writer import Value, vector_of
-from hlo.backend.kernels.control import repeat_while, when
 from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.open_loops import repeat_while, when
 
 _INSERTION = 40  # Rows up to this length are not worth the counters.
 _LONG = 1024  # Rows from this length on are worth digits of 11 bits.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hlo.backend.ir.writer import Value
-from hlo.backend.kernels.control import repeat_while, when
 from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.open_loops import repeat_while, when
 
 MOST = 32  # Keeping longer lists in order costs more than a sort.
 Key = Callable[[Value, int], Value]  # (position, lanes) -> keys of at most 32 bits

@@ -109,7 +109,8 @@ step {
   i = s32[] get-tuple-element(s), index=0
   x = f32[64]{0} get-tuple-element(s), index=1
   n = s32[] get-tuple-element(s), index=2
-  a = f32[64]{0} sine(x)
+  r = f32[64]{0} reverse(x), dimensions={0}
+  a = f32[64]{0} sine(r)
   b = f32[64]{0} add(a, x)
   one = s32[] constant(1)
   j = s32[] add(i, one)

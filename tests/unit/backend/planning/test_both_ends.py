@@ -37,8 +37,7 @@ ENTRY e {
   x = f32[400,300] parameter(0)
   zero = s32[] constant(0)
   s = (s32[], f32[400,300]) tuple(zero, x)
-  w = (s32[], f32[400,300]) while(s), condition=condition, body=body
-  ROOT r = f32[400,300] get-tuple-element(w), index=1
+  ROOT w = (s32[], f32[400,300]) while(s), condition=condition, body=body
 }
 """
 ADD = hlo.parse(SUM).entry.root

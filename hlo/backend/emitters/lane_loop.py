@@ -1,0 +1,193 @@
+"""while: elements that go through a loop by themselves, the state of so many lanes in registers.
+
+Lanes that are evaluated together (several vectors, for their chains are long) run until the last
+one is done. Those that are done stay what they are (analysis/lane_loops.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import count
+
+from hlo.analysis.lane_loops import LaneLoop, body_and_condition, lane_loop
+from hlo.analysis.loop_state import element_index
+from hlo.backend.emitters import constants
+from hlo.backend.emitters.applied import apply
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.writer import Value
+from hlo.backend.lanes import types
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.open_loops import repeat_while
+from hlo.backend.lanes.types import Lanes
+from hlo.backend.loops.expression import Path, unsupported
+from hlo.indexing.affine import Index
+from hlo.ir.graph import post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+
+State = dict[int, Lanes]  # elements of the loop's tuple
+
+
+def while_(
+    elemental: Elemental, loop: Instruction, indices: Sequence[Index], path: Path
+) -> list[Lanes]:
+    """An element of the state when the loop is over; all are made at once."""
+    level = elemental.nest.path[-1]
+    key = ("while", loop, tuple(indices), elemental.guards)
+    if key not in level.memo:
+        found = lane_loop(loop)
+        if found is None:
+            raise unsupported(loop)
+        level.memo[key] = _LaneLoop(elemental, loop, found, indices).run()
+    states: list[State] = level.memo[key]  # type: ignore[assignment]  # under this key
+    return [state[path[0]] for state in states]
+
+
+class _LaneLoop:
+    """One loop being written, for the lanes at several indices."""
+
+    def __init__(
+        self, elemental: Elemental, loop: Instruction, found: LaneLoop, indices: Sequence[Index]
+    ) -> None:
+        self.elemental, self.loop, self.found = elemental, loop, found
+        self.nest: Nest = elemental.nest
+        self.widths = [max((e.lanes for e in index), default=1) for index in indices]
+        self.indices = indices
+        body, condition = body_and_condition(loop)
+        self.body, self.members = body, post_order(body)
+        self.asked = post_order(condition)
+        self.changed = sorted(found.changed)
+        self.fixed: list[dict[Instruction, Lanes]] = []
+
+    def run(self) -> list[State]:
+        """The states at the end."""
+        starts = [self._start(index, n) for index, n in zip(self.indices, self.widths, strict=True)]
+        same = [{k: v for k, v in s.items() if k not in self.found.changed} for s in starts]
+        self.fixed = [self._computed([*self.members, *self.asked], state, {}) for state in same]
+
+        def test(values: list[Value]) -> Value:
+            return self._goes_on(self._states(starts, values))
+
+        def body(values: list[Value]) -> list[Value]:
+            return self._values(map(self._trip, count(), self._states(starts, values)))
+
+        values = repeat_while(self.nest, self._values(starts), test, body)
+        return self._states(starts, values)
+
+    def _start(self, index: Index, width: int) -> State:
+        """The state of the lanes at an index before the loop."""
+        found: State = {}
+        (operand,) = self.loop.operands
+        for k, shape in enumerate(self.loop.shape.elements):
+            (lanes,) = self.elemental.lanes_at(operand, [index if shape.dims else ()], (k,))
+            found[k] = self.elemental.splat(lanes, width) if shape.dims else lanes
+        return found
+
+    # -- what the loop carries -------------------------------------------------------------------
+
+    def _carried(self) -> list[tuple[int, int]]:
+        """(index, element) of all that changes; scalars are the same at all indices."""
+        dims = [bool(shape.dims) for shape in self.loop.shape.elements]
+        all = range(len(self.indices))
+        return [(n, k) for k in self.changed for n in (all if dims[k] else all[:1])]
+
+    def _values(self, states: Iterable[State]) -> list[Value]:
+        all = list(states)
+        return [v for n, k in self._carried() for v in types.parts(all[n][k])]
+
+    def _states(self, starts: Sequence[State], values: Sequence[Value]) -> list[State]:
+        """The states that are carried as these values."""
+        states, rest = [dict(start) for start in starts], list(values)
+        for n, k in self._carried():
+            count = len(types.parts(starts[n][k]))
+            lanes, rest = types.joined(rest[:count]), rest[count:]
+            for state in states if not self.loop.shape.elements[k].dims else [states[n]]:
+                state[k] = lanes
+        return states
+
+    # -- a trip ----------------------------------------------------------------------------------
+
+    def _trip(self, number: int, state: State) -> State:
+        """The state after a trip, at one of the indices."""
+        values = self._computed(self.members, state, self.fixed[number])
+        found: State = {}
+        for k in self.changed:
+            lanes = values[self.body.root.operands[k]]
+            is_array = self.loop.shape.elements[k].dims
+            found[k] = self.elemental.splat(lanes, self.widths[number]) if is_array else lanes
+        return found
+
+    def _goes_on(self, states: list[State]) -> Value:
+        """Whether all terms of the condition hold."""
+        w, predicate = self.nest.w, self.found.predicate
+        values = list(map(partial(self._computed, self.asked), states, self.fixed))
+        terms = [_mask(values[0][term]) for term in self.found.terms]
+        if predicate is not None:
+            going = [
+                self._live(_mask(self.elemental.splat(v[predicate], width)), index)
+                for v, width, index in zip(values, self.widths, self.indices, strict=True)
+            ]
+            terms.append(self._any(going))
+        first, *others = terms or [Value("true", "i1")]
+        for term in others:
+            first = w.binary("and", first, term)
+        return first
+
+    def _any(self, going: list[Value]) -> Value:
+        """Whether any lane goes on."""
+        w, groups = self.nest.w, dict[int, Value]()
+        for lanes in going:
+            known = groups.get(lanes.lanes)
+            groups[lanes.lanes] = lanes if known is None else w.binary("or", known, lanes)
+        first, *others = (
+            v if v.lanes == 1
+            else w.intrinsic("llvm.vector.reduce.or", "i1", v, suffix=f"v{v.lanes}i1")
+            for v in groups.values()
+        )  # fmt: skip
+        for other in others:
+            first = w.binary("or", first, other)
+        return first
+
+    def _live(self, going: Value, index: Index) -> Value:
+        """Without lanes that are no elements: these need not end."""
+        w, elemental = self.nest.w, self.elemental
+        masks = {m for e in index for a in e.terms if (m := getattr(a, "mask", None)) is not None}
+        tests = [*masks, *([elemental.test(elemental.guards)] if elemental.guards else [])]
+        for mask in tests:
+            going = w.binary("and", going, w.splat(mask, going.lanes))
+        return going
+
+    def _computed(
+        self, members: Sequence[Instruction], state: State, known: dict[Instruction, Lanes]
+    ) -> dict[Instruction, Lanes]:
+        """The values of body or condition on elements of the state; not what rests on others, or on
+        reductions. known: some of them.
+        """
+        values = dict(known)
+        for member in (m for m in members if m not in known):
+            match member.opcode:
+                case "get-tuple-element":
+                    if element_index(member) in state:
+                        values[member] = state[element_index(member)]
+                case "constant":
+                    literal = member["literal"]
+                    assert isinstance(literal, Literal), "a constant holds a literal"
+                    values[member] = constants.scalar(self.nest.w, literal)
+                case "parameter" | "tuple" | "reduce":
+                    pass
+                case _ if any(o not in values for o in member.operands):
+                    pass
+                case "copy" | "reshape" | "broadcast":
+                    values[member] = values[member.operands[0]]
+                case _:
+                    kinds = [o.shape.dtype for o in member.operands]
+                    operands = [values[o] for o in member.operands]
+                    values[member] = apply(self.nest, member, operands, kinds)
+        return values
+
+
+def _mask(lanes: Lanes) -> Value:
+    """Lanes of truth values."""
+    assert isinstance(lanes, Value), "truth values are not complex"
+    return lanes

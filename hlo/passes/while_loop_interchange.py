@@ -1,0 +1,98 @@
+"""while-loop-interchange: a while over arrays whose elements go through it alone is one kernel.
+
+    while(x), body: f element by element   =>   fusion(x), calls={ while(x) }
+
+The kernel takes a few elements through the whole loop, then the next ones, so that the loop over
+elements is outside and the state is in registers. As a loop of kernels it passes through memory
+with every trip.
+"""
+
+from __future__ import annotations
+
+from hlo.analysis.fusibility import is_scalar_constant
+from hlo.analysis.lane_loops import lane_loop
+from hlo.analysis.loop_state import element_index, is_extensible
+from hlo.ir.computation import Computation
+from hlo.ir.graph import callers, clone_instruction
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.ir.shape import Shape
+from hlo.ops.making import make
+from hlo.passes.liveness import awaited, fused_computations
+
+LEAST_ELEMENTS = 16  # Loops of smaller arrays are short steps, which LLVM sees as a whole.
+
+
+def while_loop_interchange(module: Module) -> bool:
+    """Let loops that each element goes through by itself be kernels of their own. O(edges)."""
+    changed = False
+    calls, fused = callers(module), fused_computations(module)
+    for computation in tuple(module.computations):
+        kept = awaited(computation)
+        for loop in tuple(computation.instructions):
+            if loop.opcode != "while" or loop in kept or computation in fused:
+                continue
+            if is_extensible(loop, calls) and _is_kernel(loop):
+                _wrap(module, computation, loop)
+                changed = True
+    return changed
+
+
+def _is_kernel(loop: Instruction) -> bool:
+    """Whether elements go through the loop alone, and nobody asks for a scalar of its end."""
+    found = lane_loop(loop)
+    if found is None or loop.is_root or loop.operands[0].opcode != "tuple" or not loop.users:
+        return False
+    arrays = [s for s in loop.shape.elements if s.dims]
+    is_read = all(
+        user.opcode == "get-tuple-element" and element_index(user) in found.changed
+        for user in loop.users
+    )
+    return is_read and arrays[0].size >= LEAST_ELEMENTS and all(u.shape.dims for u in loop.users)
+
+
+def _wrap(module: Module, computation: Computation, loop: Instruction) -> None:
+    """A fusion of the loop, with the constants that it begins with, in the loop's place."""
+    made = Computation("fused_computation", execution_thread=computation.execution_thread)
+    twins: dict[Instruction, Instruction] = {}
+    (start,) = loop.operands
+    state = made.new("tuple", start.shape, [_taken(made, o, twins) for o in start.operands])
+    operands = [o for o, twin in twins.items() if twin.opcode == "parameter"]
+    inner = made.add(clone_instruction(loop, (state,)))
+    read = sorted({element_index(user) for user in loop.users})
+    results = [make(inner, "get-tuple-element", inner, index=k) for k in read]
+    made.root = results[0]
+    if len(results) > 1:
+        made.root = made.new("tuple", Shape.tuple(r.shape for r in results), results)
+    module.adopt(made, before=computation)
+    attributes = {"kind": "kLoop", "calls": made}
+    fusion = computation.new(
+        "fusion", made.root.shape, operands, attributes, like=loop, name="while_fusion"
+    )
+    for user in tuple(loop.users):
+        place = read.index(element_index(user))
+        result = make(user, "get-tuple-element", fusion, index=place) if len(read) > 1 else fusion
+        computation.replace_uses(user, result)
+        computation.remove(user)
+    computation.remove(loop)
+
+
+def _taken(
+    made: Computation, start: Instruction, twins: dict[Instruction, Instruction]
+) -> Instruction:
+    """What an element begins with, inside: a constant, or a parameter for what is outside.
+
+    twins: what is inside already, by what it is outside.
+    """
+    repeated = start.operands if start.opcode == "broadcast" else ()
+    is_inside = all(map(is_scalar_constant, repeated or (start,)))
+    for value in (*repeated, start) if is_inside else ():
+        if value not in twins:
+            twins[value] = made.add(
+                clone_instruction(value, tuple(twins[o] for o in value.operands))
+            )
+    if start not in twins:
+        given = {"parameter_number": len(made.parameters)}
+        name = f"param_{len(made.parameters)}"
+        twins[start] = made.new("parameter", start.shape, (), given, name=name)
+    return twins[start]
