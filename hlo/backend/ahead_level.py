@@ -19,6 +19,8 @@ from hlo.backend.linking.link_table import LinkTable
 from hlo.backend.linking.tabulation import link_table
 from hlo.backend.planning.fitting import check_windows
 from hlo.backend.planning.program import Program
+from hlo.backend.planning.steps import program_of
+from hlo.backend.planning.team import Team
 from hlo.backend.refusals import check_runs
 from hlo.machine import Machine
 from hlo.once import cached_property, lock
@@ -50,11 +52,13 @@ class Level:
         """Steps on a table of addresses. HloErrors for what is refused."""
         check_windows(self.made.static)
         program, given = self.made.program, self.externs
+        if program.team is Team.AWAKE:  # nobody keeps a caller's threads awake
+            program = program_of(self.made.buffers, 1, self.made.target.machine)
         check_runs(host.instruction for host in program.hosts if host.number not in given)
         check_ahead(program, given, self.options.lapack)
-        wakes_pool = program.wakes_pool and self.options.threads == PTHREADS
+        team = program.team if self.options.threads == PTHREADS else Team.ALONE
         watched = program.watched and self.options.is_cancellable
-        return replace(program, watched=watched, wakes_pool=wakes_pool)
+        return replace(program, watched=watched, team=team)
 
     @cached_property
     def link_table(self) -> LinkTable:

@@ -40,7 +40,7 @@ from hlo.backend.entry.timing_ir import Timing
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.filling import apart
 from hlo.backend.ir.grouping import MOST_LINES, grouped, processors
-from hlo.backend.ir.ir_module import ENTRY, FILL, PARALLEL, WAKE, IrModule
+from hlo.backend.ir.ir_module import AWAKE, ENTRY, FILL, PARALLEL, WAKE, IrModule
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.outlining import outline
 from hlo.backend.ir.procedure import MEMCPY, Procedure, Prototype, prototype
@@ -64,6 +64,7 @@ from hlo.backend.planning.slots import (
     SLOT_HANDLERS,
     SLOT_HOST,
 )
+from hlo.backend.planning.team import Team
 
 INLINED_LINES = 4000  # The most lines of short loops in one program.
 LEAST_CUT, MOST_CUT = 150, 400  # Lines of a kernel that may stay whole; 400 take 11 ms.
@@ -221,8 +222,11 @@ class _Entry:
         for steps in self.program.routines:
             self.routines.append(self._outlined(steps, "routine"))
         body = self._begun()
-        if self.program.wakes_pool:
+        if self.program.team is Team.WOKEN:
             body.p.call(WAKE)
+        elif self.program.team is Team.AWAKE:
+            threads = body.p.call(AWAKE, self.program.threads)
+            table_ir.put_threads(body.frame, threads)
         if self.flushed:
             run = _of_frame(self._outlined(self.program.steps, "steps"))
             flushing.around(body.p, body.frame, run, self.flushed)

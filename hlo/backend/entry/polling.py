@@ -44,7 +44,7 @@ from hlo.backend.ir.values import Value
 from hlo.backend.isa.amx import configuration, holds_tiles, released
 from hlo.backend.isa.assembly import InlineAssembly
 from hlo.backend.planning.program import KernelStep, Program
-from hlo.backend.planning.steps import ENDLESS_US
+from hlo.backend.planning.splitting import ENDLESS_US
 
 ROUND_US = 2 * watch_ir.PIECE_US  # Rounds of a loop up to this need no question inside.
 STRIP_LINES = 1 << 16  # Lines that run between two questions: 10 to 30 us.

@@ -4,6 +4,8 @@
                                                                       units in chunks
     hlo_worker(index)                                                 a worker's life
     hlo_wake()                                                        wake sleeping workers
+    hlo_awake(threads)                                                how many may run a short
+                                                                      program's loops
 
 One 64-bit word, generation << 32 | claimed at the end << 16 | claimed at the front, is all that
 callers and workers agree on: a chunk is claimed by compare-and-swap on it, so that nobody can claim
@@ -15,6 +17,10 @@ where both processors have read them before: then a line stays in the cache that
 The caller closes the word before it changes the job, works too, and waits for claimed chunks only.
 A worker spins before it sleeps on the generation; a caller that waits long gives its processor up,
 for the worker that it waits for may have none; one that finds the pool taken runs its loop alone.
+To wake a worker costs more than a short program gains, but programs that follow each other closely
+find the workers of the last one still spinning: a short program takes those that are awake. It
+wakes them where others began within RECENT_NS before it, one for a start, and twice as many each
+time that workers had gone to sleep again until the next short program began.
 A chunk of a run that can be stopped (its frame, else null) goes in pieces of so many units
 (run_ir.py): once the run stops, the chunks that are left are claimed and not computed.
 """
@@ -27,7 +33,7 @@ from msgspec import Struct
 
 from hlo.backend.entry import table_ir
 from hlo.backend.entry.run_ir import PIECES, POLL_STEP
-from hlo.backend.ir.ir_module import PARALLEL, WAKE
+from hlo.backend.ir.ir_module import AWAKE, PARALLEL, WAKE
 from hlo.backend.ir.procedure import Procedure, Unit, prototype
 from hlo.backend.ir.values import Value
 from hlo.backend.ir.words import NULL, Field, Word
@@ -41,6 +47,13 @@ CLOSED = 0x7FFF7FFF  # Marks a closed word: at both ends more than any number of
 # Pauses before a worker sleeps, about 50 us on every machine: a process has one pool for all that
 # it runs.
 SPINS = 50 * COMMON.rates.pauses
+# Short programs that begin within so many nanoseconds of each other come in a row: a few times the
+# spinning, for the first ones run alone.
+RECENT_NS = 200_000
+MOST_PATIENCE = 1024  # The most short programs in a row that run alone before one wakes workers.
+# Added to a number of threads: these take what workers are awake, and wake none.
+QUIET = 1 << 32
+CLOCK = 1  # Linux: CLOCK_MONOTONIC
 FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE, ALL_WAITERS = 128, 129, (1 << 31) - 1
 FUTEX_SYSCALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 YIELD_SYSCALL = {"x86_64": 24, "aarch64": 124, "riscv64": 124}
@@ -52,10 +65,12 @@ STATE_BYTES = 320
 
 class State:
     """What the pool's threads share, in cache lines of their own: the ticket, whose upper half
-    sleepers wait for, chunks done, the job, whether a caller owns the pool, sleepers.
+    sleepers wait for, chunks done, the job, whether a caller owns the pool, sleepers and workers.
 
     The job is one line. mode: the caller's floating-point mode, in which workers compute; pieces:
-    units of a piece, twice, and whether workers claim at both ends.
+    units of a piece, twice, and whether workers claim at both ends. asked_ns: when a short program
+    last found all workers asleep; alone: how many more of these in a row run alone before one wakes
+    the workers, of `patience`.
     """
 
     ticket = Field(0)
@@ -72,25 +87,35 @@ class State:
     pieces = Field(184)
     owner = Field(192, "i32")
     sleepers = Field(256, "i32")
+    workers = Field(260, "i32")
+    asked_ns = Field(264)
+    alone = Field(272)
+    patience = Field(280)
 
 
+_CLOCK = prototype("i32", "clock_gettime", "i32", "ptr")
 WORKER_OF = prototype("ptr", WORKER, "ptr")
 
 
 def text(architecture: str) -> str:
     """The pool for a processor architecture as `platform.machine()` calls it."""
     unit = Unit()
-    define(unit, base_of(architecture), Futex.of(architecture), is_watched=True)
+    system = define(unit, base_of(architecture), Futex.of(architecture), is_watched=True)
+    unit.define(AWAKE, system.awake)
     return unit.text()
 
 
-def define(unit: Unit, isa: Isa, sleep: Sleep, *, is_watched: bool) -> None:
-    """The pool's functions. is_watched: runs can be stopped, by run_ir's functions."""
+def define(unit: Unit, isa: Isa, sleep: Sleep, *, is_watched: bool) -> _System:
+    """The pool's functions, but for what only processes' own pools have: to take who is awake.
+
+    is_watched: runs can be stopped, by run_ir's functions.
+    """
     system = _System(isa, sleep, is_watched)
     unit.data(STATE, f"global [{STATE_BYTES} x i8] zeroinitializer, align 64")
     unit.define(WAKE, system.wake)
     unit.define(PARALLEL, system.parallel)
     unit.define(WORKER_OF, system.worker)
+    return system
 
 
 class Sleep(Protocol):
@@ -147,8 +172,35 @@ class _System(Struct):
             self.sleep.wake(p, state)
         p.ret()
 
+    def awake(self, p: Procedure, threads: Word) -> None:
+        """Of at most `threads`, how many may run the loops of a short program that begins now."""
+        state, taken = p.symbol(STATE), threads + QUIET
+        with p.when(state.load(State.sleepers, "seq_cst") < state.load(State.workers, "seq_cst")):
+            state.store(State.patience, 1, "monotonic")
+            p.ret(taken)
+        time = p.stack("[2 x i64]", 8)
+        p.call(_CLOCK, CLOCK, time)
+        now_ns = time.get("i64") * 1_000_000_000 + time.get("i64", 1)
+        asked_ns = state.load(State.asked_ns, "monotonic")
+        state.store(State.asked_ns, now_ns, "monotonic")
+        alone = state.load(State.alone, "monotonic") - 1
+        is_recent = (now_ns - asked_ns).below(RECENT_NS)
+        patience = state.load(State.patience, "monotonic")
+        with p.when(is_recent & (alone < 1)):
+            longer = (patience << 1) | 1
+            longer = (longer < MOST_PATIENCE).select(longer, p.word(MOST_PATIENCE))
+            state.store(State.patience, longer, "monotonic")
+            state.store(State.alone, longer, "monotonic")
+            p.call(WAKE)
+            p.ret(taken)
+        state.store(State.alone, is_recent.select(alone, patience), "monotonic")
+        p.ret(p.word(1))
+
     def parallel(self, p: Procedure, *parameters: Word) -> None:
-        """A loop on the caller's thread and on those that come to help."""
+        """A loop on the caller's thread and on those that come to help.
+
+        threads: at most so many; with QUIET added, none is woken.
+        """
         kernel, row, stride, units, chunks, threads, ends, piece, run = parameters
         state = p.symbol(STATE)
         serial = p.join()
@@ -171,7 +223,8 @@ class _System(Struct):
         state.store(State.run, run, "monotonic")
         state.store(State.done, 0, "monotonic")
         state.store(State.ticket, (generation + 2) << 32, "seq_cst")
-        p.call(WAKE)
+        with p.when(threads < QUIET):
+            p.call(WAKE)
 
         with p.loop() as (again, all_claimed):
             ticket = state.load(State.ticket, "acquire")
@@ -207,6 +260,7 @@ class _System(Struct):
     def worker(self, p: Procedure, argument: Word) -> None:
         """A worker's life. argument: its number, from 1 on."""
         state = p.symbol(STATE)
+        state.update("add", State.workers, 1, "seq_cst")
         index = argument.to("i64")
         is_odd = index.to("i1")
         with p.loop(p.word(0)) as (look, _):

@@ -9,9 +9,11 @@ from hlo.machine import Machine
 
 ENTRY = "hlo_entry"
 FILL = "hlo_fill"  # The symbol that fills the tables of a program, if it has any (filling.py).
-# The pool's parallel loop, and what wakes its workers: hlo/backend/entry/pool_ir.py.
+# The pool's parallel loop, what wakes its workers, and what asks whether any are awake:
+# hlo/backend/entry/pool_ir.py.
 PARALLEL = prototype("void", "hlo_parallel", "ptr", "ptr", *["i64"] * 6, "ptr")
 WAKE = prototype("void", "hlo_wake")
+AWAKE = prototype("i64", "hlo_awake", "i64")
 LAPACK = "hlo_lapack_"  # How the symbols of LAPACK's routines begin.
 
 

@@ -19,6 +19,7 @@ from hlo.backend.linking import compilation_cache, native
 from hlo.backend.linking.identity import identity
 from hlo.backend.linking.jit import Code
 from hlo.backend.linking.link_table import LinkTable
+from hlo.backend.planning.team import Team
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape, Shape
 from hlo.machine import Machine
@@ -77,7 +78,7 @@ def link(
     """
     shape = result or result_shape(module)
     signature = Signature(module.entry.parameters, shape, _donated_leaves(module))
-    pool = native.pool() if table.wakes_pool else None
+    pool = None if table.team is Team.ALONE else native.pool()
     if pool is not None:
         pool.grow(table.threads)
     if table.watched:
@@ -89,7 +90,7 @@ def link(
     call = native.native_call()
     fast = None
     if call is not None:
-        waker = 0 if pool is None else pool.waker
+        waker = pool.waker if pool is not None and table.team is Team.WOKEN else 0
         fast = linking.fast_call(
             call, signature, layout, entry, table.cost_us, waker=waker, watched=table.watched
         )

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from hlo.backend.planning.slots import HEADER_SLOTS, SLOT_COUNTERS, SLOT_HANDLERS, SLOT_THREADS
+from hlo.backend.planning.team import Team
 from hlo.runtime.frames import FrameLayout
 from hlo.runtime.memory import MemoryReport
 
@@ -33,7 +34,7 @@ class LinkTable(Struct, frozen=True):
     arguments: Pairs
     results: Pairs
     threads: int
-    wakes_pool: bool
+    team: Team
     watched: bool
     cost_us: float
     memory: MemoryReport

@@ -19,7 +19,7 @@ import numpy as np
 
 from hlo.backend.entry import block_ir, call_ir, pool_ir, run_ir, scalar_ir
 from hlo.backend.entry.layouts import Array, Object
-from hlo.backend.ir.ir_module import PARALLEL, WAKE, IrModule
+from hlo.backend.ir.ir_module import AWAKE, PARALLEL, WAKE, IrModule
 from hlo.backend.linking.compile import own_object
 from hlo.backend.linking.elf import processor
 from hlo.backend.linking.jit import Code, define_symbol
@@ -191,7 +191,7 @@ class Pool:
         self._code = shared_code(
             "pool", lambda: IrModule(pool_ir.text(processor()), (PARALLEL.symbol,))
         )
-        for function in (PARALLEL, WAKE):
+        for function in (PARALLEL, WAKE, AWAKE):
             define_symbol(function.symbol, self._code.address(function.symbol))
         self.waker = self._code.address(WAKE.symbol)
         self._worker = self._code.address(pool_ir.WORKER)

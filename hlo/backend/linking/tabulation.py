@@ -57,7 +57,7 @@ def link_table(program: Program) -> LinkTable:
         tuple(slots_of[AllocationKind.ARGUMENT]),
         tuple(slots_of[AllocationKind.RESULT]),
         program.threads,
-        program.wakes_pool,
+        program.team,
         program.watched,
         program.cost_us,
         memory_report(program, held.total_bytes),

@@ -16,6 +16,7 @@ from msgspec import Struct
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.planning.allocations import BufferPlan
 from hlo.backend.planning.slots import HEADER_SLOTS
+from hlo.backend.planning.team import Team
 from hlo.ir.instruction import Instruction
 
 
@@ -122,7 +123,7 @@ class Program(Struct, frozen=True, eq=False):
     t's scratch memory.
 
     kernels: each distinct one once. hosts: the host steps by number. cost_us: a rough estimate of
-    one run; wakes_pool: whether it holds enough parallel work to wake the threads at entry;
+    one run; team: who runs its loops, by how much parallel work it holds;
     watched: whether a run may be so long that it has to be stoppable. routines: the steps that
     calls run. call_us, share_us: what a call and a thread's part in a loop cost (hlo/machine.py).
     All steps carry their estimate in microseconds.
@@ -136,7 +137,7 @@ class Program(Struct, frozen=True, eq=False):
     scratch_bytes: int
     threads: int
     cost_us: float
-    wakes_pool: bool
+    team: Team
     watched: bool = False
     routines: tuple[tuple[Step, ...], ...] = ()
     call_us: float = 0.0
@@ -151,7 +152,7 @@ class Program(Struct, frozen=True, eq=False):
         head = [
             f"program: {len(self.kernels)} kernels, {len(self.table)} slots, arena "
             f"{self.plan.arena_bytes} bytes, scratch {self.threads} x {self.scratch_bytes} bytes, "
-            f"about {self.cost_us:.1f} us, {'wakes the pool' if self.wakes_pool else 'one thread'}"
+            f"about {self.cost_us:.1f} us, {self.team.value}"
             f"{', can be stopped' if self.watched else ''}"
         ]
         for number, steps in enumerate(self.routines):

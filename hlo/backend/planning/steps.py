@@ -3,17 +3,15 @@
     BufferPlan --program_of--> Program
 
 Rows of the table are shared by steps that work on the same allocations, kernels by steps with the
-same text. Here is also decided, for the whole program at once, which kernels are split over
-threads: waking sleeping threads costs more than most programs take (docs/measurements.md 5). Does
-not know: LLVM.
+same text. Which kernels are split over threads is decided for the whole program at once
+(splitting.py). Does not know: LLVM.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hlo.analysis.legality import is_contraction
-from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
+from hlo.analysis.loop_state import counter
 from hlo.backend.ir.functions import PARAMETERS, Function
 from hlo.backend.ir.kernel import Kernel, KernelSequence
 from hlo.backend.ir.named import Named
@@ -31,24 +29,30 @@ from hlo.backend.planning.program import (
     Program,
     Step,
 )
-from hlo.backend.planning.regions import ParallelRegion, regions
+from hlo.backend.planning.regions import ParallelRegion
 from hlo.backend.planning.slots import HEADER_SLOTS
+from hlo.backend.planning.splitting import (
+    CHUNK,
+    CHUNKS_PER_THREAD,
+    Hot,
+    chunks_of,
+    copy_us,
+    hot_loop,
+    is_met_again,
+    is_split,
+    is_split_copy,
+    iterations,
+    kernel_us,
+    packing_us,
+    team_of,
+    together,
+    weights,
+)
+from hlo.backend.planning.team import Team
 from hlo.ir.instruction import Instruction
-from hlo.machine import Machine, Rates
+from hlo.machine import Machine
 from hlo.ops.custom_call import is_handled
 
-# A program wakes the pool for so many times as much parallel work as waking it costs.
-WAKE = 3.0
-# The next three are multiples of what a thread's part in a loop costs (Rates.share_us).
-SPLIT = 4.0  # Kernels that take so long are split.
-GAIN = 1.0  # The least that a split saves where an iteration's bytes stay near one processor.
-REGION = 12.0  # Small kernels that take so long together are one region.
-CHUNK = 2.0
-STREAM = 1.4  # A kernel whose bytes take so many times as long as its arithmetic is a stream.
-CHUNKS_PER_THREAD = 4
-# A loop may take so many times its shortest time, so that late threads do little harm.
-UNEVEN = 1.1
-ENDLESS_US = 1e15  # The longest that a routine is estimated to run.
 # Runs that are estimated to take so long, or have no known length, can be stopped.
 WATCH_US = 500.0
 # Copies from this size on have units on one thread too, to be stoppable between.
@@ -82,186 +86,6 @@ def copy_kernel(size: int) -> Kernel:
     return Kernel(Function(records=w.records), units, declarations=declared, bytes_moved=2 * size)
 
 
-def kernel_us(
-    kernel: Kernel, instruction: Instruction, rates: Rates, *, hot: bool = False
-) -> float:
-    """The estimated time on one core of a kernel that works for an instruction.
-
-    hot: its bytes are in the second-level cache from the last iteration.
-    """
-    bandwidth = rates.memory_bytes
-    if hot:
-        is_product = is_contraction(instruction)
-        bandwidth = rates.cached_factor_bytes if is_product else rates.cached_bytes
-    arithmetic = _arithmetic_us(kernel, instruction, rates)
-    return rates.call_us + max(kernel.bytes_moved / bandwidth, arithmetic)
-
-
-def _arithmetic_us(kernel: Kernel, instruction: Instruction, rates: Rates) -> float:
-    if not kernel.flops:
-        return 0.0
-    is_product = is_contraction(instruction)
-    return kernel.flops / (rates.contracted_ops if is_product else rates.elementwise_ops)
-
-
-def copy_us(size: int, rates: Rates) -> float:
-    """The estimated time of a copy of so many bytes on one core."""
-    return rates.call_us + size / rates.copied_bytes
-
-
-def is_split_copy(size: int, machine: Machine) -> bool:
-    """Whether a copy is split over threads: more than stays in a processor's cache beside it."""
-    return size >= machine.second_cache.bytes // 2
-
-
-def is_met_again(kernel: Kernel, instruction: Instruction, threads: int, machine: Machine) -> bool:
-    """Whether threads best take the same parts of a kernel each time, from both its ends.
-
-    A stencil of 400 us in a loop took 250 us so. But bytes that pass through the threads' caches
-    come 10 to 15 % faster out of the shared one where both threads have read them (rows summed,
-    arrays joined: 6 MB and more); of a kernel that computes more than it reads neither is seen.
-    """
-    bytes_us = kernel.bytes_moved / machine.rates.memory_bytes
-    is_stream = bytes_us > STREAM * _arithmetic_us(kernel, instruction, machine.rates)
-    return not is_stream or kernel.bytes_moved <= threads * machine.second_cache.bytes
-
-
-def is_split(kernel: Kernel, us: float, crossing: int | None, rates: Rates) -> bool:
-    """Whether a kernel that takes so long on one core is split over threads.
-
-    crossing: in a loop whose bytes stay in one processor's cache, those of which a split has half
-    written in another's: a product of 28 us and 128 KiB took 23 us in two parts, a stencil of 4 us,
-    of which a processor meets its own part again, 3 us, one of 7.5 us and 16 KiB of a step of 12 us
-    made the step 8.5 us. None outside such a loop.
-    """
-    if kernel.units < 2 or us < SPLIT * rates.share_us:
-        return False
-    if crossing is None:
-        return True
-    return (us - crossing / rates.crossing_bytes) / 2 >= GAIN * rates.share_us
-
-
-def packing_us(kernel: Kernel, rates: Rates) -> float:
-    """The estimated time of packing what a run of its units shares."""
-    return kernel.packed_bytes / rates.packed_bytes
-
-
-def chunks_of(kernel: Kernel, us: float, threads: int, most: int, rates: Rates) -> int:
-    """At most `most` chunks: fewer where each of them would pack again what its units share."""
-    if not kernel.packed_bytes or most <= threads:
-        return most
-    unit_us, packing = us / kernel.units, packing_us(kernel, rates)
-
-    def longest_us(chunks: int) -> float:
-        units = -(-kernel.units // chunks)
-        packings = -(-units * kernel.packed_runs // kernel.units)
-        return -(-chunks // threads) * (units * unit_us + packings * packing)
-
-    tried = range(min(threads, most), most + 1)
-    return max(n for n in tried if longest_us(n) <= UNEVEN * min(map(longest_us, tried)))
-
-
-def _crossing(
-    plan: BufferPlan, kernel: Kernel, allocations: Iterable[int], changing: frozenset[int] | None
-) -> int | None:
-    """Bytes of a kernel's allocations that change in a hot loop and that threads do not keep
-    apart."""
-    if changing is None:
-        return None
-    shared = {allocation for leaf, allocation in enumerate(allocations) if leaf not in kernel.own}
-    return sum(plan.allocations[n].size for n in changing & shared)
-
-
-def _weights(plan: BufferPlan, machine: Machine) -> list[tuple[float, bool]]:
-    """(time, whether it can be split) of every kernel, copy and host call; branches all counted,
-    kernels that a byte holds back not at all.
-
-    Calls of routines: what they take in all.
-    """
-    routines: list[dict[bool, float]] = []
-    for routine in plan.routines:
-        both = {True: 0.0, False: 0.0}
-        for us, splits in _node_weights(plan, routine.nodes, routines, machine):
-            both[splits] = min(both[splits] + us, ENDLESS_US)
-        routines.append(both)
-    return _node_weights(plan, plan.nodes, routines, machine)
-
-
-def _node_weights(
-    plan: BufferPlan,
-    nodes: tuple[Node, ...],
-    routines: list[dict[bool, float]],
-    machine: Machine,
-) -> list[tuple[float, bool]]:
-    rates = machine.rates
-    found: list[tuple[float, bool]] = []
-    stack: list[tuple[Node, float, frozenset[int] | None]] = [(n, 1.0, None) for n in nodes]
-    while stack:
-        node, trips, changing = stack.pop()
-        match node:
-            case Move():
-                us = trips * copy_us(node.size, rates)
-                found.append((us, is_split_copy(node.size, machine)))
-            case Loop():
-                inner = trips * iterations(node.instruction) / node.iterations
-                changed = changing_allocations(plan, node, machine)
-                stack += [(n, inner, changed) for n in (*node.condition, *node.body)]
-            case Branch():
-                stack += [(n, trips, changing) for branch in node.branches for n in branch]
-            case Call(routine=number):
-                found += [(trips * us, splits) for splits, us in routines[number].items()]
-            case Run(implementation=KernelSequence(calls=calls), allocations=allocations):
-                for call in (c for c in calls if c.when is None):
-                    kernel, row = call.kernel, [allocations[b] for b in call.buffers]
-                    us = kernel_us(kernel, node.instruction, rates, hot=changing is not None)
-                    crossing = _crossing(plan, kernel, row, changing)
-                    found.append((trips * us, is_split(kernel, us, crossing, rates)))
-            case Run():
-                found.append((trips * rates.host_call_us, False))
-    return found
-
-
-def together(plan: BufferPlan, machine: Machine) -> list[ParallelRegion]:
-    """Regions of the program's own steps that are worth a parallel loop."""
-    rates = machine.rates
-
-    def alone_us(node: Run) -> float | None:
-        """The time of a node whose only kernel is not split."""
-        assert isinstance(node.implementation, KernelSequence), "host calls are not kernels"
-        (call,) = node.implementation.calls
-        us = kernel_us(call.kernel, node.instruction, rates)
-        return None if call.kernel.units > 1 and us >= SPLIT * rates.share_us else us
-
-    found = regions(plan.nodes, plan.allocations, alone_us)
-    least_us = REGION * rates.share_us
-    return [region for region in found if len(region.nodes) > 1 and region.us >= least_us]
-
-
-def changing_allocations(plan: BufferPlan, loop: Loop, machine: Machine) -> frozenset[int] | None:
-    """What an iteration writes, if what it works on stays in the cache for the next one."""
-    worked_on: dict[int, int] = {}  # bytes of each allocation
-    written: set[int] = set()
-    stack: list[Node] = [*loop.condition, *loop.body]
-    while stack:
-        match stack.pop():
-            case Move(source=source, target=target, size=size):
-                worked_on[source] = worked_on[target] = size
-                written.add(target)
-            case Call():
-                return None
-            case Loop(condition=condition, body=body):
-                stack += (*condition, *body)
-            case Branch(branches=branches):
-                stack += [n for branch in branches for n in branch]
-            case Run(implementation=KernelSequence(calls=calls)) as run:
-                moved = max((call.kernel.bytes_moved for call in calls), default=0)
-                for n in run.allocations:
-                    worked_on[n] = max(worked_on.get(n, 0), min(moved, plan.allocations[n].size))
-                written.update(run.results, run.temporaries)
-    stays = sum(worked_on.values()) <= machine.second_cache.bytes // 2
-    return frozenset(written) if stays else None
-
-
 def is_unbounded(plan: BufferPlan) -> bool:
     """Whether a loop runs as often as its values say, in a kernel or around them, or calls are not
     counted one by one."""
@@ -282,12 +106,6 @@ def is_unbounded(plan: BufferPlan) -> bool:
     return False
 
 
-def iterations(loop: Instruction) -> int:
-    """How often a loop runs: what its counter says, else an assumption."""
-    known = counter(loop)
-    return ASSUMED_TRIPS if known is None else known.iterations
-
-
 class _Steps:
     """A program under construction: table rows and kernels so far."""
 
@@ -296,13 +114,16 @@ class _Steps:
         self.threads = threads
         self.machine = machine
         self.rates = machine.rates
-        weights = _weights(plan, machine)
-        self.cost_us = sum(us for us, _ in weights)  # The time of a run on one core.
-        least_us = WAKE * self.rates.wake_us
-        apart = sum(us for us, splits in weights if splits) if threads > 1 else 0.0
-        found = together(plan, machine) if threads > 1 and self.cost_us >= least_us else []
-        self.splits = threads > 1 and apart + sum(region.us for region in found) >= least_us
-        self.regions = {node: n for n, r in enumerate(found, 1) for node in r.nodes}
+        found = weights(plan, machine)
+        self.cost_us = sum(us for us, _ in found)  # The time of a run on one core.
+        parallel_us, shared = 0.0, list[ParallelRegion]()
+        if threads > 1 and team_of(self.cost_us, self.rates) is not Team.ALONE:
+            shared = together(plan, machine)
+            parallel_us = sum(us for us, splits in found if splits)
+            parallel_us += sum(region.us for region in shared)
+        self.team = team_of(parallel_us, self.rates)
+        self.splits = self.team is not Team.ALONE
+        self.regions = {node: n for n, r in enumerate(shared, 1) for node in r.nodes}
         self.table: list[int] = []
         self.rows: dict[tuple[int, ...], int] = {}
         self.kernels: dict[Kernel, int] = {}
@@ -311,7 +132,7 @@ class _Steps:
         self.failing: set[int] = set()  # routines that a host call is in
         self.may_fail = False
         self.scratch_bytes = 0
-        self.changing: frozenset[int] | None = None
+        self.hot: Hot | None = None
 
     def program(self) -> Program:
         for number, routine in enumerate(self.plan.routines):
@@ -328,7 +149,7 @@ class _Steps:
             self.scratch_bytes,
             self.threads,
             self.cost_us,
-            self.splits,
+            self.team,
             self.cost_us >= WATCH_US or bool(self.hosts) or is_unbounded(self.plan),
             tuple(self.routines),
             call_us=self.rates.call_us,
@@ -390,9 +211,9 @@ class _Steps:
 
     def _loop(self, node: Loop) -> LoopStep:
         predicate = self._row((node.predicate,))
-        outer, self.changing = self.changing, changing_allocations(self.plan, node, self.machine)
+        outer, self.hot = self.hot, hot_loop(self.plan, node, self.machine)
         condition, body = self._steps(node.condition), self._steps(node.body)
-        self.changing = outer
+        self.hot = outer
         trip_us = _us(condition) + _us(body)
         is_known = counter(node.instruction) is not None
         us = trip_us * iterations(node.instruction) if is_known else trip_us
@@ -418,7 +239,7 @@ class _Steps:
     ) -> KernelStep:
         number = self.kernels.setdefault(kernel, len(self.kernels))
         us = cold_us = kernel_us(kernel, instruction, self.rates)
-        if self.changing is not None:
+        if self.hot is not None:
             us = kernel_us(kernel, instruction, self.rates, hot=True)
         chunks = self._chunks(kernel, us, allocations)
         stride = 0
@@ -445,8 +266,9 @@ class _Steps:
         )
 
     def _chunks(self, kernel: Kernel, us: float, allocations: Iterable[int]) -> int:
-        crossing = _crossing(self.plan, kernel, allocations, self.changing)
-        if not self.splits or not is_split(kernel, us, crossing, self.rates):
+        if not self.splits or not is_split(
+            self.plan, kernel, allocations, us, self.hot, self.rates
+        ):
             return 1
         wanted = int(us / (CHUNK * self.rates.share_us))
         most = max(2, min(kernel.units, self.threads * CHUNKS_PER_THREAD, wanted))

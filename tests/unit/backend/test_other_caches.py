@@ -13,6 +13,7 @@ import pytest
 from hlo import driver
 from hlo.backend.compilation import Compilation
 from hlo.backend.planning.program import KernelStep, LoopStep, Program
+from hlo.backend.planning.team import Team
 from hlo.cli.machine_flags import machine_of
 from hlo.machine import Machine
 from hlo.parser.parse import parse
@@ -125,10 +126,11 @@ def test_a_kernel_is_split_where_that_is_cheap(mine: Machine, tmp_path: Path) ->
     dear = described(tmp_path, rates={"share_us": 100_000})
     asleep = described(tmp_path, rates={"wake_us": 10_000})
     assert [s.chunks > 1 for s in kernel_steps(program(PRODUCT, mine))] == [True]
-    for machine in (dear, asleep):
-        made = program(PRODUCT, machine)
-        assert all(s.chunks == 1 for s in kernel_steps(made))
-    assert program(PRODUCT, dear).wakes_pool is False
+    alone = program(PRODUCT, dear)
+    assert alone.team is Team.ALONE
+    assert all(s.chunks == 1 for s in kernel_steps(alone))
+    assert program(PRODUCT, mine).team is Team.WOKEN
+    assert program(PRODUCT, asleep).team is Team.AWAKE
 
 
 def test_steps_carry_the_estimate_of_their_machine(mine: Machine, tmp_path: Path) -> None:

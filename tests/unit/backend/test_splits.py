@@ -7,7 +7,7 @@ import pytest
 
 from hlo import driver
 from hlo.backend.compilation import Compilation
-from hlo.backend.planning import steps
+from hlo.backend.planning import splitting
 from hlo.backend.planning.program import KernelStep, LoopStep
 from hlo.parser.parse import parse
 
@@ -63,7 +63,7 @@ def test_every_split_gives_the_same_bits(name: str, monkeypatch: pytest.MonkeyPa
     one, split = run(PROGRAMS[name], 1, x)
     assert split == 0
     for least, value in (("WAKE", -1.0), ("SPLIT", -1.0), ("CHUNK", 1e-4)):
-        monkeypatch.setattr(steps, least, value)
+        monkeypatch.setattr(splitting, least, value)
     for threads in (2, 3, 7):
         assert run(PROGRAMS[name], threads, x)[0] == one
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 
+from hlo.backend.entry import pool_ir
 from hlo.backend.linking import native
 from hlo.backend.planning.program import KernelStep
 from hlo.backend.planning.steps import program_of
+from hlo.backend.planning.team import Team
 from hlo.machine import COMMON
 from tests.support.tiny_kernels import compiled, planned
 
@@ -49,11 +54,63 @@ def test_same_bits_for_every_thread_count(
 
 def test_large_kernels_are_split_and_small_programs_wake_nobody() -> None:
     large = program_of(planned(LARGE), 3, COMMON)
-    assert large.wakes_pool
+    assert large.team is Team.WOKEN
     assert all(isinstance(s, KernelStep) and s.chunks > 1 for s in large.steps)
     small = program_of(planned(LARGE.replace(str(N), "3000")), 3, COMMON)
-    assert not small.wakes_pool
+    assert small.team is Team.ALONE
     assert all(isinstance(s, KernelStep) and s.chunks == 1 for s in small.steps)
+
+
+def shorter(size: int) -> str:
+    return LARGE.replace(str(N), str(size))
+
+
+def test_short_programs_take_who_is_awake() -> None:
+    program = program_of(planned(shorter(60_000)), 2, COMMON)
+    assert program.team is Team.AWAKE
+    assert all(isinstance(s, KernelStep) and s.chunks > 1 for s in program.steps)
+
+
+def pool_words() -> dict[str, int]:
+    """What the pool counts."""
+    pool = native.pool()
+    assert pool is not None
+    fields = {"sleepers": 4, "workers": 4, "alone": 8, "patience": 8}
+    words = {}
+    for name, size in fields.items():
+        at = pool._state + getattr(pool_ir.State, name).offset
+        words[name] = int.from_bytes(ctypes.string_at(at, size), sys.byteorder)
+    return words
+
+
+def until_asleep() -> dict[str, int]:
+    for _ in range(1000):
+        words = pool_words()
+        if words["sleepers"] == words["workers"] > 0:
+            return words
+        time.sleep(0.002)
+    raise AssertionError(f"workers spin: {words}")
+
+
+def test_a_short_program_by_itself_wakes_nobody(arguments: tuple[np.ndarray, np.ndarray]) -> None:
+    short, parts = compiled(shorter(60_000), 2), tuple(x[:60_000] for x in arguments)
+    for _ in range(3):
+        until_asleep()
+        time.sleep(0.01)
+        assert short(*parts).tobytes() == expected(parts)
+        assert pool_words()["sleepers"] == pool_words()["workers"]
+
+
+def test_short_programs_in_a_row_wake_workers_less_and_less_in_vain(
+    arguments: tuple[np.ndarray, np.ndarray],
+) -> None:
+    """Whether workers are met awake is the machine's affair; that waiting grows is the pool's."""
+    short, parts = compiled(shorter(60_000), 2), tuple(x[:60_000] for x in arguments)
+    for _ in range(4000):
+        assert short(*parts).tobytes() == expected(parts)
+        words = pool_words()
+        assert 0 <= words["patience"] <= pool_ir.MOST_PATIENCE
+        assert words["alone"] <= words["patience"] or words["patience"] <= 1
 
 
 def test_one_executable_from_several_threads(arguments: tuple[np.ndarray, np.ndarray]) -> None:

@@ -5,7 +5,7 @@ from hlo.backend.compilation import Compilation
 from hlo.backend.ir.functions import Function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.planning.program import KernelStep, LoopStep
-from hlo.backend.planning.steps import is_met_again
+from hlo.backend.planning.splitting import is_met_again
 from hlo.driver import optimize
 from hlo.machine import COMMON
 

@@ -5,7 +5,7 @@ from hlo.backend.compilation import Compilation
 from hlo.backend.ir.functions import Function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.planning.program import KernelStep
-from hlo.backend.planning.steps import chunks_of
+from hlo.backend.planning.splitting import chunks_of
 from hlo.driver import optimize
 from hlo.machine import COMMON
 

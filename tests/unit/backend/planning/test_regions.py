@@ -7,8 +7,9 @@ import pytest
 
 from hlo.backend.compilation import Compilation
 from hlo.backend.linking.installing import link
-from hlo.backend.planning import steps
+from hlo.backend.planning import splitting
 from hlo.backend.planning.program import KernelStep, Program
+from hlo.backend.planning.team import Team
 from hlo.parser.parse import parse
 
 SIZES = (3000, 100, 5000, 7, 4001, 2000)
@@ -42,7 +43,7 @@ CHAIN = """HloModule m
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every region is worth a parallel loop, no kernel is worth being split."""
     for least, value in (("WAKE", -1.0), ("REGION", 0.0), ("SPLIT", 1e9)):
-        monkeypatch.setattr(steps, least, value)
+        monkeypatch.setattr(splitting, least, value)
 
 
 def kernels(program: Program) -> list[KernelStep]:
@@ -77,7 +78,7 @@ def test_what_reads_anothers_result_waits_for_it() -> None:
 
 def test_little_work_is_no_region() -> None:
     program = Compilation(parse(updates(6)), threads=2, passes="").program
-    assert not program.wakes_pool
+    assert program.team is Team.ALONE
     assert not any(step.region for step in kernels(program))
 
 
