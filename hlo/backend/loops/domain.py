@@ -156,30 +156,62 @@ def _groups(outputs: Sequence[Output]) -> list[tuple[list[Output], list[Output]]
 
 def _boxes(expression: Expression, whole: Domain) -> list[Domain]:
     """The domain cut where a condition changes, if that takes few boxes and repeats no
-    reduction."""
+    reduction.
+    """
     found, variables = _seen(expression, whole)
+    whole = replace(whole, variables=tuple(variables), trace=found)
     cuts = _cuts(found, variables)
-    count = prod(len(c) + 1 for c in cuts)
-    ops = found.ops + len(found.reads)
-    if count == 1 or count > _BOXES or count * ops > _BOX_OPS or found.reductions or whole.outer:
-        return [replace(whole, variables=tuple(variables), trace=found)]
+    if not any(cuts) or found.reductions or whole.outer:
+        return [whole]
     spans = [
         list(itertools.pairwise([v.low, *sorted(c), v.high + 1]))
         for v, c in zip(variables, cuts, strict=True)
     ]
-    boxes = []
-    remark = f"boxes: {count}, of {ops} operations each, for {_BOX_OPS} at most"
-    for box in itertools.product(*spans):
-        low = tuple(a for a, _ in box)
-        dims = tuple(b - a for a, b in box)
-        boxes.append(Domain(whole.outputs, (), low, dims, remarks=(remark,)))
-    # A cut may uncover another one (a pad of a concatenate).
-    return [inner for box in boxes for inner in _recut(expression, box)]
+    if prod(map(len, spans)) <= _BOXES:
+        grid = [_box(whole, box) for box in itertools.product(*spans)]
+        if fits := _fitting(expression, grid):
+            # A cut may uncover another one (a pad of a concatenate).
+            return [inner for box in fits for inner in _recut(expression, box)]
+    if len(slabs := _slabs(spans)) <= _BOXES:
+        return _fitting(expression, [_box(whole, box) for box in slabs]) or [whole]
+    return [whole]
+
+
+def _box(whole: Domain, spans: Sequence[tuple[int, int]]) -> Domain:
+    """A part of the domain, [begin, end) of each dimension."""
+    return Domain(whole.outputs, (), tuple(a for a, _ in spans), tuple(b - a for a, b in spans))
+
+
+def _fitting(expression: Expression, boxes: list[Domain]) -> list[Domain]:
+    """The boxes, looked at; none where their code is too much together."""
+    seen = []
+    for box in boxes:
+        found, variables = _seen(expression, box)
+        seen.append(replace(box, variables=tuple(variables), trace=found))
+    ops = sum(box.trace.ops + len(box.trace.reads) for box in seen)
+    if ops > _BOX_OPS:
+        return []
+    remark = f"boxes: {len(seen)}, of {ops} operations together, for {_BOX_OPS} at most"
+    return [replace(box, remarks=(remark,)) for box in seen]
+
+
+def _slabs(spans: list[list[tuple[int, int]]]) -> list[list[tuple[int, int]]]:
+    """A grid's largest box alone, and what is around it in as few as can be: in the outermost
+    dimension whole slabs, in each further one what the largest span of those before leaves. The
+    conditions in slabs are looked at element by element.
+    """
+    slabs: list[list[tuple[int, int]]] = []
+    core: list[tuple[int, int]] = []
+    for k, cut in enumerate(spans):
+        largest = max(cut, key=lambda span: span[1] - span[0])
+        rest = [(s[0][0], s[-1][1]) for s in spans[k + 1 :]]
+        slabs += [[*core, span, *rest] for span in cut if span != largest]
+        core.append(largest)
+    return [*slabs, core]
 
 
 def _recut(expression: Expression, box: Domain) -> list[Domain]:
-    found, variables = _seen(expression, box)
-    return _boxes(expression, box) if any(_cuts(found, variables)) else [box]
+    return _boxes(expression, box) if any(_cuts(box.trace, list(box.variables))) else [box]
 
 
 def _seen(expression: Expression, domain: Domain) -> tuple[Trace, list[Variable]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
 from hlo.ops.making import make
-from hlo.passes.patterns.matching import same_array
+from hlo.passes.patterns.matching import has_one_user, same_array, splat, splat_literal
 from hlo.passes.rewriting import rewrite
 
 
@@ -46,6 +47,37 @@ def convert_twice(root: Instruction) -> Instruction | None:
     if through_float and not x.shape.dtype.is_float and not holds(root.shape.dtype, x.shape.dtype):
         return None
     return make(root, "convert", x, shape=root.shape)
+
+
+@rewrite("convert", operand="select")
+def convert_select(root: Instruction) -> Instruction | None:
+    """convert(select(p, x, y)) => select(p, convert(x), convert(y))  where each of x and y is a
+    splat, or was converted from root's type without loss; nothing else reads the select
+    """
+    (choice,) = root.operands
+    if not has_one_user(choice):
+        return None
+    p, x, y = choice.operands
+    arms = [_converted(root, arm) for arm in (x, y)]
+    if arms[0] is None or arms[1] is None:
+        return None
+    return make(root, "select", p, arms[0], arms[1], shape=root.shape)
+
+
+def _converted(root: Instruction, arm: Instruction) -> Instruction | None:
+    """What an arm of a select is in root's type, if that costs nothing at run time."""
+    if arm.opcode == "convert":
+        (x,) = arm.operands
+        if same_array(x.shape, root.shape) and holds(arm.shape.dtype, x.shape.dtype):
+            return x
+    value = splat_literal(arm)
+    if value is None:
+        return None
+    scalar = splat(root, value, Shape.array(arm.shape.dtype))
+    converted = make(root, "convert", scalar, shape=Shape.array(root.shape.dtype))
+    if root.shape.is_scalar:
+        return converted
+    return make(root, "broadcast", converted, shape=root.shape, dimensions=())
 
 
 @rewrite("bitcast-convert", operand="bitcast-convert")
