@@ -23,6 +23,7 @@ from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
 from hlo.passes.fusion_opener import fusion_opener
 from hlo.passes.index_narrower import index_narrower
+from hlo.passes.reduction_operand_transposer import reduction_operand_transposer
 from hlo.passes.reshape_mover import reshape_mover
 from hlo.passes.sharding_remover import sharding_remover
 from hlo.passes.tuple_simplifier import tuple_simplifier
@@ -42,6 +43,7 @@ _COMMON: dict[str, Pass] = {
     "fusion": fusion,
     "fusion-opener": fusion_opener,
     "index-narrower": index_narrower,
+    "reduction-operand-transposer": reduction_operand_transposer,
     "reshape-mover": reshape_mover,
     "sharding-remover": sharding_remover,
     "tuple-simplifier": tuple_simplifier,
@@ -150,6 +152,7 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         "cse",
         "dce",
         "while-loop-interchange",
+        "reduction-operand-transposer",
         "fusion",
         *FUSED,
         "block-fusion",
@@ -188,6 +191,12 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("fusion", "block-fusion", "blocks are made of whole kernels"),
     ("fusion", "tuple-simplifier", "a kernel's results that are packed again are its own tuple"),
     ("fusion", "dce", "computations whose fusions were written out are nobody's"),
+    (
+        "while-loop-invariant-code-motion",
+        "reduction-operand-transposer",
+        "what a loop does not change is seen as an array that it reads",
+    ),
+    ("reduction-operand-transposer", "fusion", "reductions inside fusions are not seen"),
     ("narrow-scatter-rewriter", "fusion", "rows that are gathered and rounded are fused"),
     ("index-narrower", "fusion", "arg-max is rewritten where it stands alone"),
     ("cse", "fusion", "a value computed twice would be fused twice"),

@@ -38,8 +38,11 @@ from hlo.ops.table import Trait, has_trait
 from hlo.passes.fusion_axes import PICKED, STAGES, UNKNOWN, Axes, Group, fixed_dims, joint_axes
 from hlo.passes.fusion_repeats import (
     CHEAP,
+    MOST_REPEATED,
     PLACED,
     evaluations,
+    is_made_of_little,
+    is_turned_back,
     is_worth_repeating,
     may_repeat,
     views_memory,
@@ -138,6 +141,8 @@ def _may_join(producer: Instruction) -> bool:
         return False  # others may finish its tiles
     if not is_fusible(producer) or not producer.shape.is_array:
         return _stays(producer, f"{producer.opcode} has a kernel of its own, or none")
+    if is_turned_back(producer):
+        return _stays(producer, "it is turned once, for its elements are read often")
     if has_trait(producer, Trait.UPDATES) or producer.opcode in ("reduce-window", "map"):
         return _stays(producer, f"{producer.opcode} ends the kernel that it is in")
     return True
@@ -236,7 +241,7 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
     is_once = cost == 0 or _picks_few(producer, axes) or _is_once(group, producer, axes)
     if is_once or (_finishes_reduction(producer) and _reorder(group, producer, axes)):
         return True
-    if group.repeated + cost > CHEAP:
+    if group.repeated + cost > (MOST_REPEATED if is_made_of_little(producer) else CHEAP):
         return stays(f"the kernel of %{root.name} would compute its elements more than once")
     group.repeated += cost
     return True

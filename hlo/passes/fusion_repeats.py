@@ -9,15 +9,18 @@ from collections.abc import Mapping
 
 from hlo.analysis.fusibility import is_elementwise, is_fusible, op_cost
 from hlo.ir.instruction import Instruction
+from hlo.ir.permutation import compose, is_identity
 from hlo.machine import COMMON
 from hlo.ops.table import INDEX_MAPS, Trait, has_trait, opcodes
 from hlo.passes.fusion_axes import users_in
+from hlo.passes.patterns.matching import ints
 
 CHEAP = 3  # Ops of an element that may be computed again for every use.
 MOST_REPEATED = 6  # Ops of an element that take about as long as a write and a read of memory.
 _MOST_SEARCHED = 16
 # Reading so many bytes per byte made is as good as reading one: what broadcasts repeat.
 _SPREAD = 1.125
+_LITTLE = 8  # What is read is little beside so many times as much that is made of it.
 # Each element of these reads one of the operand's at another index.
 _MOVES = opcodes(Trait.CUTS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS | Trait.PERMUTES)
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
@@ -47,6 +50,17 @@ def views_memory(producer: Instruction) -> bool:
     return top is not producer and is_kept and maker.opcode != "fusion"
 
 
+def is_turned_back(producer: Instruction) -> bool:
+    """Whether all that is read of a transpose is a transpose that turns it back: so passes say that
+    an array is to lie in memory otherwise than it is read.
+    """
+    return producer.opcode == "transpose" and all(
+        user.opcode == "transpose"
+        and is_identity(compose(ints(producer, "dimensions"), ints(user, "dimensions")))
+        for user in producer.users
+    )
+
+
 def may_repeat(producer: Instruction, count: int) -> bool:
     """Whether computing it in several kernels costs no more than keeping it in memory."""
     if producer.opcode in ("constant", "iota"):
@@ -55,11 +69,21 @@ def may_repeat(producer: Instruction, count: int) -> bool:
         return True
     if producer.opcode == "reduce" or has_trait(producer, _PARTS):
         return False
-    size = producer.shape.size_bytes
-    read = sum(_read_bytes(o) for o in dict.fromkeys(producer.operands))
+    size, read = producer.shape.size_bytes, _all_read_bytes(producer)
     if has_trait(producer, _SPREADS):
         return read <= size
     return op_cost(producer) <= CHEAP and read <= size * _SPREAD and count <= 3
+
+
+def is_made_of_little(producer: Instruction) -> bool:
+    """Whether what it reads is little beside it, as of two arrays that are spread against each
+    other: then to keep it costs a write and a read, and to compute it again its arithmetic alone.
+    """
+    return _LITTLE * _all_read_bytes(producer) <= producer.shape.size_bytes
+
+
+def _all_read_bytes(producer: Instruction) -> int:
+    return sum(_read_bytes(o) for o in dict.fromkeys(producer.operands))
 
 
 def _read_bytes(operand: Instruction) -> int:
