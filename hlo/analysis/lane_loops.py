@@ -2,7 +2,8 @@
 
     while any(p(x)): x = select(p(x), f(x), x)     ==     for every element: while p(x): x = f(x)
 
-Body and condition act element by element, but for one `or` over all elements in the condition. Such
+Body and condition act element by element, but for one `or` over all elements in the condition, and
+for look-ups of an element's place in tables that no trip changes (a binary search's steps). Such
 a loop may run a few elements at a time, from its start to its end: where the condition looks at
 scalars alone, all elements take the same trips; where it asks whether any element goes on, an
 element that does not has to stay what it is while the others go on. That is proved from the body,
@@ -35,13 +36,15 @@ _ZERO, _ONE = -1, -2
 class LaneLoop(Struct, frozen=True):
     """dims: of all arrays of the state. terms: scalars of the condition that all have to hold;
     predicate: the elements of which one has to hold besides, if the condition looks at elements.
-    changed: which elements of the state a trip changes.
+    changed: which elements of the state a trip changes; tables: those that no trip changes and that
+    are looked up or only handed on, whatever their dimensions are.
     """
 
     dims: Ints
     terms: tuple[Instruction, ...]
     predicate: Instruction | None
     changed: frozenset[int]
+    tables: frozenset[int] = frozenset()
 
 
 def body_and_condition(loop: Instruction) -> tuple[Computation, Computation]:
@@ -62,8 +65,10 @@ def lane_loop(loop: Instruction) -> LaneLoop | None:
     body, condition = body_and_condition(loop)
     if body.root.opcode != "tuple" or len(body) + len(condition) > MOST_MEMBERS:
         return None
-    all_dims = {s.dims for s in loop.shape.elements if s.dims}
-    if len(all_dims) != 1 or not all(map(_is_in_lanes, loop.shape.elements)):
+    tables = _tables(body, condition)
+    state = [s for k, s in enumerate(loop.shape.elements) if k not in tables]
+    all_dims = {s.dims for s in state if s.dims}
+    if len(all_dims) != 1 or not all(map(_is_in_lanes, state)):
         return None
     (dims,) = all_dims
     terms, asked = _terms(condition)
@@ -71,12 +76,12 @@ def lane_loop(loop: Instruction) -> LaneLoop | None:
         return None
     ends = {*asked, *_above(condition, asked)}
     members = [*post_order(body), *(m for m in post_order(condition) if m not in ends)]
-    if not all(_is_held(m, dims) or m is body.root for m in members):
+    if not all(_is_held(m, dims, tables) or m is body.root for m in members):
         return None
     kept = {element_index(e) for e in unchanged_elements(body)}
     changed = frozenset(range(len(loop.shape.elements))) - kept - _handed_on(body)
     predicate = asked[0].operands[0] if asked else None
-    found = LaneLoop(dims, terms, predicate, changed)
+    found = LaneLoop(dims, terms, predicate, changed, tables)
     return found if predicate is None or _stays(found, loop, predicate) else None
 
 
@@ -90,6 +95,34 @@ def _handed_on(body: Computation) -> set[int]:
     """Elements that the root hands on, and that nothing else reads."""
     elements = enumerate(body.root.operands)
     return {k for k, o in elements if o.opcode == "get-tuple-element" and element_index(o) == k}
+
+
+def _tables(body: Computation, condition: Computation) -> frozenset[int]:
+    """Arrays of the state that no trip changes and that nothing but look-ups reads elements of."""
+    kept = {element_index(e) for e in unchanged_elements(body)} | _handed_on(body)
+    for read in (*body.instructions, *condition.instructions):
+        if read.opcode == "get-tuple-element" and not all(
+            (user is body.root) or (user.opcode == "gather" and user.operands[1] is not read)
+            for user in read.users
+        ):
+            kept.discard(element_index(read))
+    elements = body.root.shape.elements
+    return frozenset(k for k in kept if elements[k].is_array and elements[k].dims)
+
+
+def is_lookup(member: Instruction, dims: Ints) -> bool:
+    """Whether each element takes one element of a table, at a place that it says."""
+    if member.opcode != "gather":
+        return False
+    sizes, (_, places) = member["slice_sizes"], member.operands
+    assert isinstance(sizes, tuple), "slice_sizes is a list of integers"
+    return all(n == 1 for n in sizes) and _is_over(member, dims) and _is_over(places, dims)
+
+
+def _is_over(value: Instruction, dims: Ints) -> bool:
+    """Whether an array has these dimensions, those of one element aside."""
+    shape = value.shape
+    return shape.is_array and [n for n in shape.dims if n > 1] == [n for n in dims if n > 1]
 
 
 def _terms(condition: Computation) -> tuple[tuple[Instruction, ...], list[Instruction]]:
@@ -124,7 +157,7 @@ def _is_any(reduce: Instruction, dims: Ints) -> bool:
     return is_all and reducer_of(reduce).opcodes == ("or",) and _known_constant(first) == _ZERO
 
 
-def _is_held(member: Instruction, dims: Ints) -> bool:
+def _is_held(member: Instruction, dims: Ints, tables: frozenset[int]) -> bool:
     """Whether a member of body or condition acts on each element by itself."""
     if "control-predecessors" in member.attributes:
         return False
@@ -135,13 +168,16 @@ def _is_held(member: Instruction, dims: Ints) -> bool:
             return member.operands[0].opcode == "parameter"
         case "constant":
             return _scalar(member) is not None
-    shapes = [member.shape, *(o.shape for o in member.operands)]
-    if not all(s.is_array and s.dims in (dims, ()) for s in shapes):
+    if is_lookup(member, dims):
+        table = member.operands[0]
+        return table.opcode == "get-tuple-element" and element_index(table) in tables
+    values = [member, *member.operands]
+    if not all(v.shape.is_array and (not v.shape.dims or _is_over(v, dims)) for v in values):
         return False
-    keeps = all(o.shape.dims == member.shape.dims for o in member.operands)
+    keeps = all(bool(o.shape.dims) == bool(member.shape.dims) for o in member.operands)
     match member.opcode:
         case "broadcast":
-            return not member.operands[0].shape.dims
+            return not member.operands[0].shape.dims or keeps
         case "copy" | "reshape" | "bitcast-convert":
             return keeps
     return has_trait(member, Trait.ELEMENTWISE)

@@ -9,6 +9,8 @@ with every trip.
 
 from __future__ import annotations
 
+from math import prod
+
 from hlo.analysis.fusibility import is_scalar_constant
 from hlo.analysis.lane_loops import lane_loop
 from hlo.analysis.loop_state import element_index, is_extensible
@@ -43,12 +45,11 @@ def _is_kernel(loop: Instruction) -> bool:
     found = lane_loop(loop)
     if found is None or loop.is_root or loop.operands[0].opcode != "tuple" or not loop.users:
         return False
-    arrays = [s for s in loop.shape.elements if s.dims]
     is_read = all(
         user.opcode == "get-tuple-element" and element_index(user) in found.changed
         for user in loop.users
     )
-    return is_read and arrays[0].size >= LEAST_ELEMENTS and all(u.shape.dims for u in loop.users)
+    return is_read and prod(found.dims) >= LEAST_ELEMENTS and all(u.shape.dims for u in loop.users)
 
 
 def _wrap(module: Module, computation: Computation, loop: Instruction) -> None:

@@ -39,6 +39,7 @@ from hlo.backend.loops.storage import StorageUse
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Opaque
 from hlo.indexing.maps import CASES, Case, Condition, Start, cases
+from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 
 Emitter = Callable[["Elemental", Instruction, Sequence[Index], Path], list[Lanes]]
@@ -313,17 +314,20 @@ class Elemental:
             key = ("start", source, index, low, high, self.guards)
             if key not in level.memo:
                 (lanes,) = self.lanes_at(source, [index])
-                assert isinstance(lanes, Value), "indices are integers"
-                value = constants.clamped_index(self.nest.w, lanes, source.shape.dtype, low, high)
-                atom = next((a for a in map(lane_atom, index) if a is not None), None)
-                mask = getattr(atom, "mask", None)
-                level.memo[key] = affine.of(
-                    Opaque(
-                        value.text, low, high, index,
-                        depth=level.depth, lanes=value.lanes, value=value, mask=mask,
-                    )
-                )  # fmt: skip
+                level.memo[key] = self.place(lanes, source.shape.dtype, index, low, high)
             return level.memo[key]  # type: ignore[return-value]  # an Expr under this key
+
+    def place(self, lanes: Lanes, dtype: DType, index: Index, low: int, high: int) -> Expr:
+        """Integers, clamped on their own type, as an index. index: what they were computed for."""
+        assert isinstance(lanes, Value), "indices are integers"
+        value = constants.clamped_index(self.nest.w, lanes, dtype, low, high)
+        atom = next((a for a in map(lane_atom, index) if a is not None), None)
+        return affine.of(
+            Opaque(
+                value.text, low, high, index, depth=self.nest.depth, lanes=value.lanes,
+                value=value, mask=getattr(atom, "mask", None),
+            )
+        )  # fmt: skip
 
 
 class Saved(Protocol):

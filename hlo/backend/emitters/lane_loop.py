@@ -21,7 +21,9 @@ from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import repeat_while
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.expression import Path, unsupported
-from hlo.indexing.affine import Index
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Index
+from hlo.indexing.maps import cases
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
@@ -64,7 +66,9 @@ class _LaneLoop:
         """The states at the end."""
         starts = [self._start(index, n) for index, n in zip(self.indices, self.widths, strict=True)]
         same = [{k: v for k, v in s.items() if k not in self.found.changed} for s in starts]
-        self.fixed = [self._computed([*self.members, *self.asked], state, {}) for state in same]
+        all = [*self.members, *self.asked]
+        self.fixed = [{} for _ in starts]
+        self.fixed = [self._computed(all, state, n) for n, state in enumerate(same)]
 
         def test(values: list[Value]) -> Value:
             return self._goes_on(self._states(starts, values))
@@ -80,6 +84,8 @@ class _LaneLoop:
         found: State = {}
         (operand,) = self.loop.operands
         for k, shape in enumerate(self.loop.shape.elements):
+            if k in self.found.tables:
+                continue
             (lanes,) = self.elemental.lanes_at(operand, [index if shape.dims else ()], (k,))
             found[k] = self.elemental.splat(lanes, width) if shape.dims else lanes
         return found
@@ -110,7 +116,7 @@ class _LaneLoop:
 
     def _trip(self, number: int, state: State) -> State:
         """The state after a trip, at one of the indices."""
-        values = self._computed(self.members, state, self.fixed[number])
+        values = self._computed(self.members, state, number)
         found: State = {}
         for k in self.changed:
             lanes = values[self.body.root.operands[k]]
@@ -121,7 +127,7 @@ class _LaneLoop:
     def _goes_on(self, states: list[State]) -> Value:
         """Whether all terms of the condition hold."""
         w, predicate = self.nest.w, self.found.predicate
-        values = list(map(partial(self._computed, self.asked), states, self.fixed))
+        values = list(map(partial(self._computed, self.asked), states, count()))
         terms = [_mask(values[0][term]) for term in self.found.terms]
         if predicate is not None:
             going = [
@@ -159,13 +165,13 @@ class _LaneLoop:
         return going
 
     def _computed(
-        self, members: Sequence[Instruction], state: State, known: dict[Instruction, Lanes]
+        self, members: Sequence[Instruction], state: State, number: int
     ) -> dict[Instruction, Lanes]:
-        """The values of body or condition on elements of the state; not what rests on others, or on
-        reductions. known: some of them.
+        """The values of body or condition on elements of the state at one of the indices; not what
+        rests on others, or on reductions. What the loop does not change is known.
         """
-        values = dict(known)
-        for member in (m for m in members if m not in known):
+        values = dict(self.fixed[number])
+        for member in [m for m in members if m not in values]:
             match member.opcode:
                 case "get-tuple-element":
                     if element_index(member) in state:
@@ -176,6 +182,9 @@ class _LaneLoop:
                     values[member] = constants.scalar(self.nest.w, literal)
                 case "parameter" | "tuple" | "reduce":
                     pass
+                case "gather":
+                    if member.operands[1] in values:
+                        values[member] = self._looked_up(member, values, number)
                 case _ if any(o not in values for o in member.operands):
                     pass
                 case "copy" | "reshape" | "broadcast":
@@ -185,6 +194,26 @@ class _LaneLoop:
                     operands = [values[o] for o in member.operands]
                     values[member] = apply(self.nest, member, operands, kinds)
         return values
+
+    def _looked_up(
+        self, gather: Instruction, values: dict[Instruction, Lanes], number: int
+    ) -> Lanes:
+        """Elements of a table, at places that are clamped."""
+        table, places = gather.operands
+        own, lanes = self.indices[number], values[places]
+
+        def start(_: int, __: Index, low: int, high: int) -> Expr:
+            """The place, whatever the operand's index is: lanes hold their own alone."""
+            if low == high:
+                return affine.number(low)
+            return self.elemental.place(lanes, places.shape.dtype, own, low, high)
+
+        index = affine.reshaped(own, self.found.dims, gather.shape.dims)
+        (case,) = cases(gather, index, start)
+        (operand,) = self.loop.operands
+        path = (element_index(table),)
+        (found,) = self.elemental.lanes_at(operand, [case.index], path)
+        return found
 
 
 def _mask(lanes: Lanes) -> Value:

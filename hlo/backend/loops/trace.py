@@ -12,7 +12,7 @@ from math import prod
 
 from msgspec import Struct, field
 
-from hlo.analysis.lane_loops import elementwise_members
+from hlo.analysis.lane_loops import elementwise_members, lane_loop
 from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
 from hlo.backend.loops.chains import chain_to
 from hlo.backend.loops.expression import (
@@ -28,6 +28,7 @@ from hlo.indexing.maps import CASES, Condition, cases
 from hlo.indexing.reductions import REDUCTIONS, reduction_dims, term_extents
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
 from hlo.ops.movement import IotaAttributes
 from hlo.ops.table import OPS, Trait, has_trait
 
@@ -177,10 +178,8 @@ class _Tracer:
                 steps = term_extents(instruction) if instruction.opcode in REDUCTIONS else ()
                 self.found.work.append((prod(steps), index))
                 for operand in operands:
-                    dims = operand.shape.dims
-                    free = tuple(affine.of(Variable("any", 0, max(n - 1, 0))) for n in dims)
                     if operand.shape.is_array:
-                        self.stack.append((operand, free, (), reduced))
+                        self.stack.append((operand, _anywhere(operand.shape), (), reduced))
 
     def _while(self, loop: Instruction, index: Index, reduced: tuple[Variable, ...]) -> None:
         """All results are made at once, of all elements of the state at the index."""
@@ -197,8 +196,16 @@ class _Tracer:
         arrays = [s for s in loop.shape.elements if s.dims]
         self.found.carried += sum(1 + s.dtype.is_complex for s in arrays)
         (operand,) = loop.operands
+        found = lane_loop(loop)
+        tables = found.tables if found else ()
         for k, shape in enumerate(loop.shape.elements):
-            self.stack.append((operand, index if shape.dims else (), (k,), reduced))
+            own = index if shape.dims else ()
+            self.stack.append((operand, _anywhere(shape) if k in tables else own, (k,), reduced))
+
+
+def _anywhere(shape: Shape) -> Index:
+    """The index of any element."""
+    return tuple(affine.of(Variable("any", 0, max(n - 1, 0))) for n in shape.dims)
 
 
 def _step_ops(reduce: Instruction) -> int:
