@@ -346,6 +346,23 @@ class Writer(Struct):
         count = a.lanes
         return self.shuffle(a, b, (k // 2 + k % 2 * count for k in range(2 * count)))
 
+    def turn_by_turn(self, parts: Sequence[Value]) -> list[Value]:
+        """As many vectors as there are, of all their lanes 0, then of all their lanes 1, ..
+
+        Of each result the lanes of two parts are picked, then those of each further part.
+        """
+        count, lanes = len(parts), parts[0].lanes
+        made: list[Value] = []
+        for first in range(0, count * lanes, lanes):
+            wanted = [divmod(at, count)[::-1] for at in range(first, first + lanes)]
+            order = (k + part * lanes if part < 2 else -1 for part, k in wanted)
+            result = self.shuffle(parts[0], parts[1], order)
+            for other in range(2, count):
+                picked = (k + lanes if p == other else n for n, (p, k) in enumerate(wanted))
+                result = self.shuffle(result, parts[other], picked)
+            made.append(result)
+        return made
+
     def every_second(self, a: Value, first: Count) -> Value:
         """Lanes first, first + 2, ..."""
         return self.shuffle(a, None, range(first, a.lanes, 2))

@@ -28,6 +28,7 @@ from hlo.backend.loops.nest_schedule import NestSchedule
 from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.schedule import Axis, Role, Tail
 from hlo.backend.loops.trace import Trace
+from hlo.backend.loops.vectors import MOST_INTERLEAVED
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Index
 from hlo.indexing.queries import result_dims
@@ -277,8 +278,14 @@ class _Lowering:
             return
         if axes[0].role is Role.UNROLLED:
             extents = [axis.extent for axis in axes]
-            for position in range(prod(extents)):
-                fixed = affine.delinearized(affine.number(position), extents)
+            places = [
+                affine.delinearized(affine.number(position), extents)
+                for position in range(prod(extents))
+            ]
+            if prod(extents) <= MOST_INTERLEAVED and not self.domain.trace.reductions:
+                self._store([[*row, *fixed] for row in rows for fixed in places])
+                return
+            for fixed in places:
                 self._store([[*row, *fixed] for row in rows])
             return
 
@@ -308,8 +315,7 @@ class _Lowering:
         found = [elemental.lanes_at(o.source, at, o.path) for o, at in written]
         positions = [[place_of(elemental, o, index) for index in at] for o, at in written]
         for (output, _), lanes, at in zip(written, found, positions, strict=True):
-            for value, position in zip(lanes, at, strict=True):
-                access.store(elemental.nest, memory_of(elemental, output), position, value)
+            access.store_all(elemental.nest, memory_of(elemental, output), at, lanes)
 
     def _tiled(self, outer: Row) -> list[Row]:
         """The outer variables for each step of a tile; the last tile overlaps the one before."""

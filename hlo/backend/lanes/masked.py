@@ -99,6 +99,12 @@ def doubled(w: Writer, mask: Value) -> Value:
     return _rearranged(w, mask, [lane // 2 for lane in range(2 * mask.lanes)])
 
 
+def part_of_repeated(w: Writer, mask: Value, count: int, part: int) -> Value:
+    """Of a mask with each lane so many times, as many lanes as it has: the first, the next, .."""
+    lanes = mask.lanes
+    return _rearranged(w, mask, [(part * lanes + lane) // count for lane in range(lanes)])
+
+
 def reversed_lanes(w: Writer, mask: Value) -> Value:
     """The lanes of a mask in the opposite order."""
     return _rearranged(w, mask, range(mask.lanes - 1, -1, -1))

@@ -13,13 +13,13 @@ from functools import partial
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes import types
-from hlo.backend.lanes.access import Memory, mask_of
+from hlo.backend.lanes.access import Memory, lane_zero, mask_of
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.permuted import permuted
 from hlo.backend.lanes.strided import stretch
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.vectors import MOST_LANES
-from hlo.indexing.affine import Atom, Expr, Variable, stride
+from hlo.indexing.affine import Expr, stride
 from hlo.ir.dtype import DType
 
 _RUN_BYTES = 16  # Bytes of a row that are loaded at a time.
@@ -60,7 +60,7 @@ def load_square(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> list[L
     step = stride(first)
     assert step is not None
     # Lane 0 of the loop variable is its scalar value; lane l lies l steps further.
-    base = Expr({_scalar(a): k for a, k in first.terms.items()}, first.constant)
+    base = Expr({lane_zero(a): k for a, k in first.terms.items()}, first.constant)
     pointer = nest.pointer(memory.base, base, element)
     rows = []
     for lane in range(lanes):
@@ -141,7 +141,7 @@ def _columns(nest: Nest, memory: Memory, part: Sequence[Expr]) -> list[Value]:
     w, first, packed = nest.w, part[0], _packed(memory.dtype)
     lanes, step, words = first.lanes, stride(first), len(part) // packed
     element = types.storage_scalar(memory.dtype)
-    base = Expr({_scalar(a): k for a, k in first.terms.items()}, first.constant)
+    base = Expr({lane_zero(a): k for a, k in first.terms.items()}, first.constant)
     pointer = nest.pointer(memory.base, base, element)
     assert step is not None
     type = vector_of("i32" if packed > 1 else element, words)
@@ -168,14 +168,6 @@ def _unpacked(nest: Nest, words: Value, shift: int, element: str) -> Value:
     shifted = w.binary("lshr", words, w.int(shift, words.type)) if shift else words
     low = w.cast("trunc", shifted, vector_of(bits, words.lanes))
     return w.cast("bitcast", low, vector_of(element, words.lanes))
-
-
-def _scalar(atom: Atom) -> Atom:
-    """A loop variable over lanes as the position of its lane 0."""
-    if atom.lanes == 1:
-        return atom
-    assert isinstance(atom, Variable), "lanes lie a constant stride apart"
-    return Variable(atom.name, atom.low, atom.high, atom.depth, 1, atom.value)
 
 
 def transposed(nest: Nest, rows: list[Value]) -> list[Value]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.backend.loops.choose_kept_strips import choose_strips
-from hlo.backend.loops.choose_lanes import choose_lanes, choose_strip
+from hlo.backend.loops.choose_lanes import choose_lanes, choose_strip, rows_of_few
 from hlo.backend.loops.choose_prefetches import choose_prefetches
 from hlo.backend.loops.choose_rows import choose_rows
 from hlo.backend.loops.choose_stages import choose_stages
@@ -32,13 +32,13 @@ def schedules_of(
     said: the order of the loops that the fusion's text asks for, () for none
     (analysis/loop_order.py).
     """
-    return [_chosen(expression, box, lanes, said) for box in domains_of(expression, outputs)]
+    return [_chosen(expression, box, lanes, said) for box in domains_of(expression, outputs, lanes)]
 
 
 def _chosen(expression: Expression, box: Domain, lanes: int, said: tuple[int, ...]) -> NestSchedule:
     domain, kept = looped(expression, box, said)
     first = serial(expression.target, domain, lanes)
-    strip = choose_strip(first, kept)
+    strip = choose_strip(first, kept or rows_of_few(first))
     if strip is not None:
         return choose_strips(expression, strip)
     schedule = choose_units(choose_lanes(first))

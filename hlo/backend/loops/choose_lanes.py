@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from hlo.analysis.reducers import reducer_of
 from hlo.backend.loops.nest_schedule import LIGHT, UNITS, NestSchedule
-from hlo.backend.loops.outputs import Output
+from hlo.backend.loops.outputs import Output, is_interleaved
 from hlo.backend.loops.reductions import UNROLLED, is_short_row
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail
-from hlo.backend.loops.vectors import MOST_LANES, fitting, narrowed
+from hlo.backend.loops.vectors import MOST_INTERLEAVED, MOST_LANES, fitting, narrowed
 
 # Elements of a block of squares, along the operand's rows and across them.
 _BLOCK_SIDES = (256, 64)
@@ -91,6 +91,29 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
         f"batch: {unroll} vectors, {visits} visits of a row for {vectors}, {most} at most",
         f"units: {schedule.units} of {UNITS} wanted",
     )
+
+
+def rows_of_few(schedule: NestSchedule) -> int:
+    """How many rows of a few results there are (points, pixels, pairs of which each member is
+    computed otherwise), if lanes take a row each; 0 if the results are no such rows.
+
+    Each place in a row is written out, and the rows of a vector are put together in registers.
+    """
+    domain, lanes = schedule.domain, schedule.lanes
+    if len(domain.extents) < 2 or domain.trace.reductions or domain.outer or domain.trace.is_open:
+        return 0
+    *_, rows, length = domain.extents
+    few = range(2, MOST_INTERLEAVED + 1)
+    if length not in few or rows < 2 * lanes or domain.weight > LIGHT * few.stop:
+        return 0
+    *_, row, place = domain.variables
+    for output in domain.outputs:
+        at = output.place(domain.own_index)
+        if (at.coefficient(row), at.coefficient(place)) != (length, 1):
+            return 0
+        if not is_interleaved(output):
+            return 0
+    return prod(domain.extents[:-1])
 
 
 def _visits(vectors: int, unroll: int, *, in_one: bool) -> int:

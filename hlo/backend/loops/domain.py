@@ -19,12 +19,14 @@ from msgspec.structs import replace
 from hlo.analysis.loop_order import loop_order
 from hlo.analysis.reducers import reducer_of
 from hlo.backend.loops.expression import Expression
-from hlo.backend.loops.outputs import Output
+from hlo.backend.loops.outputs import Output, is_interleaved
 from hlo.backend.loops.trace import Trace, trace
+from hlo.backend.loops.vectors import MOST_INTERLEAVED
 from hlo.indexing import affine, spaces
-from hlo.indexing.affine import Expr, Index, Variable
+from hlo.indexing.affine import DivMod, Expr, Index, Variable
 
 _BOXES = 12  # The most boxes: each has a copy of the code.
+_ROUNDS = 16  # The fewest rounds that are worth a box of their own.
 _BOX_OPS = 300  # The most ops in the code of all boxes together.
 
 
@@ -77,14 +79,17 @@ class Domain(Struct, frozen=True, eq=False):
         return max(needed, default=-1) + 1
 
 
-def domains_of(expression: Expression, outputs: Sequence[Output]) -> list[Domain]:
-    """Groups of outputs with equal (or leading) dimensions, each cut into boxes, none empty."""
+def domains_of(expression: Expression, outputs: Sequence[Output], lanes: int) -> list[Domain]:
+    """Groups of outputs with equal (or leading) dimensions, each cut into boxes, none empty.
+
+    lanes: of a full vector of the kernel.
+    """
     found: list[Domain] = []
     for primary, outer in _groups(outputs):
         dims = primary[0].dims
         whole = Domain(tuple(primary), tuple(outer), (0,) * len(dims), dims)
         if whole.size:
-            found += [box for box in _boxes(expression, whole) if box.size]
+            found += [box for box in _boxes(expression, whole, lanes) if box.size]
     return found
 
 
@@ -154,13 +159,15 @@ def _groups(outputs: Sequence[Output]) -> list[tuple[list[Output], list[Output]]
 # -- boxes -----------------------------------------------------------------------------------
 
 
-def _boxes(expression: Expression, whole: Domain) -> list[Domain]:
+def _boxes(expression: Expression, whole: Domain, lanes: int) -> list[Domain]:
     """The domain cut where a condition changes, if that takes few boxes and repeats no
     reduction.
     """
     found, variables = _seen(expression, whole)
     whole = replace(whole, variables=tuple(variables), trace=found)
     cuts = _cuts(found, variables)
+    if _is_few_wide(whole, lanes):
+        cuts[-1].clear()
     if not any(cuts) or found.reductions or whole.outer:
         return [whole]
     spans = [
@@ -171,10 +178,22 @@ def _boxes(expression: Expression, whole: Domain) -> list[Domain]:
         grid = [_box(whole, box) for box in itertools.product(*spans)]
         if fits := _fitting(expression, grid):
             # A cut may uncover another one (a pad of a concatenate).
-            return [inner for box in fits for inner in _recut(expression, box)]
+            return [inner for box in fits for inner in _recut(expression, box, lanes)]
     if len(slabs := _slabs(spans)) <= _BOXES:
         return _fitting(expression, [_box(whole, box) for box in slabs]) or [whole]
     return [whole]
+
+
+def _is_few_wide(whole: Domain, lanes: int) -> bool:
+    """Whether rows are of so few results that lanes take a row each (choose_lanes.rows_of_few):
+    each place in a row has code of its own then.
+    """
+    return (
+        len(whole.dims) > 1
+        and 2 <= whole.dims[-1] <= MOST_INTERLEAVED
+        and whole.dims[-2] >= 2 * lanes
+        and all(o.dims[-1] == whole.dims[-1] and is_interleaved(o) for o in whole.outputs)
+    )
 
 
 def _box(whole: Domain, spans: Sequence[tuple[int, int]]) -> Domain:
@@ -210,8 +229,8 @@ def _slabs(spans: list[list[tuple[int, int]]]) -> list[list[tuple[int, int]]]:
     return [*slabs, core]
 
 
-def _recut(expression: Expression, box: Domain) -> list[Domain]:
-    return _boxes(expression, box) if any(_cuts(box.trace, list(box.variables))) else [box]
+def _recut(expression: Expression, box: Domain, lanes: int) -> list[Domain]:
+    return _boxes(expression, box, lanes) if any(_cuts(box.trace, list(box.variables))) else [box]
 
 
 def _seen(expression: Expression, domain: Domain) -> tuple[Trace, list[Variable]]:
@@ -224,13 +243,17 @@ def _seen(expression: Expression, domain: Domain) -> tuple[Trace, list[Variable]
 
 
 def _cuts(found: Trace, variables: list[Variable]) -> list[set[int]]:
-    """Per dimension, the positions at which some condition begins or ceases to hold."""
+    """Per dimension, the positions at which some condition begins or ceases to hold; of one that
+    holds at every second place, or every third, where whole rounds of these end.
+    """
     cuts: list[set[int]] = [set() for _ in variables]
     for condition in found.conditions:
         e = condition.index
         if len(e.terms) != 1:
             continue
         ((atom, k),) = e.terms.items()
+        if isinstance(atom, DivMod) and (cut := _end_of_rounds(atom, variables)):
+            cuts[-1].add(cut)
         if not isinstance(atom, Variable) or atom not in variables:
             continue
         low, high = condition.low - e.constant, condition.high - e.constant
@@ -240,6 +263,18 @@ def _cuts(found: Trace, variables: list[Variable]) -> list[set[int]]:
             if atom.low < cut <= atom.high:
                 cuts[variables.index(atom)].add(cut)
     return cuts
+
+
+def _end_of_rounds(atom: DivMod, variables: list[Variable]) -> int:
+    """Where whole rounds end that a remainder of the last dimension goes through, so that rounds
+    and their places are two loops; 0 for none.
+    """
+    last = variables[-1]
+    if atom.is_quotient or atom.divisor > MOST_INTERLEAVED or set(atom.inner.terms) != {last}:
+        return 0
+    size = last.high - last.low + 1
+    rest = size % atom.divisor
+    return last.high + 1 - rest if rest and size >= _ROUNDS * atom.divisor else 0
 
 
 # -- order -----------------------------------------------------------------------------------

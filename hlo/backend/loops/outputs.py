@@ -110,3 +110,10 @@ def _only_updated(expression: Expression, update: Instruction, target: Instructi
             if not any(key[0] is top for key in expression.leaves):
                 stack += top.operands
     return True
+
+
+def is_interleaved(output: Output) -> bool:
+    """Whether vectors of neighbouring elements can be stored turn by turn: numbers of one part, at
+    places that are known.
+    """
+    return not output.array.dtype.is_complex and output.update is None

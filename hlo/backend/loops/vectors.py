@@ -7,6 +7,7 @@ from __future__ import annotations
 
 _FEWEST = 4  # The fewest lanes of a vector that has a register of its own kind.
 MOST_SHORT = 3  # The most short vectors that take the place of a masked one.
+MOST_INTERLEAVED = 4  # The most vectors whose lanes are stored turn by turn.
 MOST_LANES = 16  # The most lanes that each load a row of their own.
 
 

@@ -135,7 +135,7 @@ def test_every_decision_has_its_reason() -> None:
 
 def boxes(text: str) -> Iterator[Domain]:
     expression, outputs, _ = expressed(text, AVX512)
-    yield from domains_of(expression, outputs)
+    yield from domains_of(expression, outputs, 16)
 
 
 def test_seams_of_a_pad_are_edges_of_boxes() -> None:
