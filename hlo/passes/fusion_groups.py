@@ -62,6 +62,8 @@ _FEW_REDUCED = 256  # Columns up to this length may lie wherever they are.
 # The longest columns of a strip that keeps what would else be computed again or written out.
 _MOST_COSTLY = 4096
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
+# A reduction of so many times fewer elements than a group has shares none of its arrays with it.
+_FEW_INPUTS = 4
 _COSTLY = 10  # Ops of an element that is costly to compute again.
 _MOST_ALONE = 1 << 17  # Elements that a core or two may have to reduce.
 _LEAST_STRIPS = 8  # For more elements there have to be so many strips, enough for all cores.
@@ -341,6 +343,8 @@ def _accepts_reduce(group: Group, producer: Instruction, axes: Axes) -> bool:
     parallelism."""
     inputs = producer.operands[0].shape
     if any(has_trait(u, _PARTS) for u in producer.users):
+        return False
+    if _FEW_INPUTS * inputs.size <= prod(group.dims):
         return False
     fixed = fixed_dims(group, axes)
     if fixed is None:
