@@ -172,6 +172,11 @@ def _crossing(
     return sum(plan.allocations[n].size for n in changing & shared)
 
 
+def _read(run: Run, changing: frozenset[int] | None) -> frozenset[int] | None:
+    """What changes in a hot loop but for what a run only writes: who reads that pays for it."""
+    return None if changing is None else changing - (set(run.results) - set(run.operands))
+
+
 def _weights(plan: BufferPlan, machine: Machine) -> list[tuple[float, bool]]:
     """(time, whether it can be split) of every kernel, copy and host call; branches all counted,
     kernels that a byte holds back not at all.
@@ -214,7 +219,7 @@ def _node_weights(
                 for call in (c for c in calls if c.when is None):
                     kernel, row = call.kernel, [allocations[b] for b in call.buffers]
                     us = kernel_us(kernel, node.instruction, rates, hot=changing is not None)
-                    crossing = _crossing(plan, kernel, row, changing)
+                    crossing = _crossing(plan, kernel, row, _read(node, changing))
                     found.append((trips * us, is_split(kernel, us, crossing, rates)))
             case Run():
                 found.append((trips * rates.host_call_us, False))
@@ -348,11 +353,13 @@ class _Steps:
                     self.may_fail = True
                     steps.append(host)
                 case Run(implementation=KernelSequence(calls=calls)):
-                    allocations = node.allocations
+                    allocations, changing = node.allocations, _read(node, self.changing)
                     for call in calls:
                         row = tuple(allocations[b] for b in call.buffers)
                         region = self.regions.get(node, 0) if self.splits else 0
-                        step: Step = self._step(call.kernel, row, node.instruction, region)
+                        step: Step = self._step(
+                            call.kernel, row, node.instruction, changing, region
+                        )
                         if call.when is not None:
                             step = self._guarded(step, allocations[call.when], node.instruction)
                         steps.append(step)
@@ -379,7 +386,8 @@ class _Steps:
                 allocations[node.target].instruction or allocations[node.source].instruction
             )
             assert instruction is not None, "a large allocation is made by an instruction"
-            return self._step(copy_kernel(node.size), (node.source, node.target), instruction)
+            row = node.source, node.target
+            return self._step(copy_kernel(node.size), row, instruction, self.changing)
         source, target = self._row((node.source,)), self._row((node.target,))
         return CopyStep(source, target, node.size, copy_us(node.size, self.rates))
 
@@ -414,13 +422,15 @@ class _Steps:
         kernel: Kernel,
         allocations: tuple[int, ...],
         instruction: Instruction,
+        changing: frozenset[int] | None,
         region: int = 0,
     ) -> KernelStep:
         number = self.kernels.setdefault(kernel, len(self.kernels))
         us = cold_us = kernel_us(kernel, instruction, self.rates)
         if self.changing is not None:
             us = kernel_us(kernel, instruction, self.rates, hot=True)
-        chunks = self._chunks(kernel, us, allocations)
+        crossing = _crossing(self.plan, kernel, allocations, changing)
+        chunks = self._chunks(kernel, us, crossing)
         stride = 0
         if kernel.scratch_bytes:
             self.scratch_bytes = max(self.scratch_bytes, -(-kernel.scratch_bytes // 64) * 64)
@@ -444,8 +454,7 @@ class _Steps:
             at_ends=is_met_again(kernel, instruction, self.threads, self.machine),
         )
 
-    def _chunks(self, kernel: Kernel, us: float, allocations: Iterable[int]) -> int:
-        crossing = _crossing(self.plan, kernel, allocations, self.changing)
+    def _chunks(self, kernel: Kernel, us: float, crossing: int | None) -> int:
         if not self.splits or not is_split(kernel, us, crossing, self.rates):
             return 1
         wanted = int(us / (CHUNK * self.rates.share_us))
