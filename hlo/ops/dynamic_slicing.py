@@ -39,7 +39,7 @@ class DynamicSlice(Op):
 
     opcode = "dynamic-slice"
     record = DynamicSliceAttributes
-    traits = Trait.MOVEMENT | Trait.CUTS_AT | Trait.MOVES_MEMORY
+    traits = Trait.MOVEMENT | Trait.CUTS_AT | Trait.MOVES_MEMORY | Trait.FINISHES
     inferable = False
     takes_operand_shapes = True
 

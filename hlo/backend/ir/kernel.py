@@ -68,11 +68,14 @@ class Kernel(Struct, frozen=True):
 class KernelCall(Struct, frozen=True):
     """One kernel of a sequence. buffers: its address table, as indices into operand leaves, then
     result leaves, then the sequence's temporaries (counted through, in this order). when: the one
-    of them whose first byte says whether the kernel runs (0: not), if one does; that is rare."""
+    of them whose first byte says whether the kernel runs (0: not), if one does; that is rare.
+    is_early: it writes temporaries, and reads of operands kept ones alone: it may run once before
+    the loop around."""
 
     kernel: Kernel
     buffers: tuple[int, ...]
     when: int | None = None
+    is_early: bool = False
 
 
 class Sums(Struct, frozen=True):
@@ -86,11 +89,13 @@ class Sums(Struct, frozen=True):
 
 class KnownLeaves(Struct, frozen=True):
     """The operand leaves of an instruction whose bytes the module holds, and those of them that
-    have subnormal numbers of bf16, which some instructions read as zero.
+    have subnormal numbers of bf16, which some instructions read as zero. kept: those that no
+    iteration of the loop around changes, where there is one; what the module holds is among them.
     """
 
     leaves: frozenset[int] = frozenset()
     subnormal: frozenset[int] = frozenset()
+    kept: frozenset[int] = frozenset()
 
 
 NONE_KNOWN = KnownLeaves()
@@ -110,7 +115,8 @@ class Prepared(Struct, frozen=True):
 class KernelSequence(Struct, frozen=True):
     """Kernels that run one after the other for one instruction.
 
-    temporaries: their sizes in bytes; they live only while the sequence runs, 64-aligned.
+    temporaries: their sizes in bytes; they live only while the sequence runs, 64-aligned, and those
+    of early calls, which stand before all that read them, as long as the loop does.
     prepared: those of them that no kernel writes.
     in_place, must_alias: as a Kernel's, between operand and result leaves of the instruction (the
     same pairs in the parts are ignored). sums: of a contraction.

@@ -21,12 +21,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.analysis.leaves import leaf_count, leaf_sizes
 from hlo.analysis.legality import CONTROL, SOURCES, is_forwarding
 from hlo.backend.planning.allocations import AllocationKind, BufferPlan, Move, Node, Run
 from hlo.backend.planning.donation import donated_leaves
 from hlo.backend.planning.fitting import check_addressable
+from hlo.backend.planning.hoisting import early_part, late_part, preheader_of
 from hlo.backend.planning.implementations import Implementation, Implementations, operand_origins
 from hlo.backend.planning.occupancy import NOTHING, Scope
 from hlo.backend.planning.packing import place_spares
@@ -200,7 +202,26 @@ class _Assigner(RoutineAllocations):
         for number, allocation in enumerate(results):
             self.at.define(scope, (instruction, number), allocation)
         allocations = (tuple(operands), tuple(results), tuple(temporaries))
-        scope.nodes.append(Run(instruction, implementation, *allocations))
+        scope.nodes.append(self._hoisted(Run(instruction, implementation, *allocations)))
+
+    def _hoisted(self, run: Run) -> Run:
+        """What of a run is left in the loop around when its early calls have gone before it."""
+        if (parts := early_part(run)) is None:
+            return run
+        early = parts.early
+        kinds = ((n, self.at.allocations[n].kind) for n in early.operands)
+        changing = [n for n, kind in kinds if kind is not AllocationKind.CONSTANT]
+        preheader = preheader_of(changing, self.preheaders)
+        if preheader is None:
+            return run
+        if (known := preheader.same(early)) is None:
+            preheader.runs.append(early)
+            for number in early.temporaries:
+                self.at.allocations[number].start = preheader.start
+            return late_part(run, parts)
+        for number in early.temporaries:
+            self.at.allocations[number].size = 0
+        return late_part(run, replace(parts, early=known))
 
     def _temporaries(self, instruction: Instruction, implementation: Implementation) -> list[int]:
         """Allocations for the temporaries; prepared ones are constants."""

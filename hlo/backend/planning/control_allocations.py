@@ -10,7 +10,8 @@ from hlo.analysis.leaves import leaf_count, leaf_sizes
 from hlo.analysis.legality import CONTROL
 from hlo.backend.planning.alignment import is_worth_aligning
 from hlo.backend.planning.allocations import Align, AllocationKind, Branch, Loop, Move, Node
-from hlo.backend.planning.occupancy import NOTHING, Scope
+from hlo.backend.planning.hoisting import Preheader
+from hlo.backend.planning.occupancy import NOTHING, Scope, Snapshot
 from hlo.backend.planning.schedule import Source
 from hlo.backend.planning.value_allocations import Steps, ValueAllocations
 from hlo.ir.computation import Computation
@@ -96,6 +97,8 @@ class ControlAllocations(ValueAllocations):
         kept, unread = self.schedule.invariant[body], self.schedule.unread[body]
         state = self._state(scope, instruction, kept, unread)
         self._align(scope, instruction, state, kept - unread)
+        preheader = Preheader(frozenset(state[n] for n in kept - unread), self.at.clock)
+        self.preheaders.append(preheader)
         seen = [NOTHING if n in unread else allocation for n, allocation in enumerate(state)]
         first: list[Node] = []
         (predicate,) = yield from self._test(instruction, seen, first)
@@ -105,23 +108,32 @@ class ControlAllocations(ValueAllocations):
         yield self._computation(body, seen, targets, nodes, settle=True)
         iterations = 1
         if snapshot is not None and moved_bytes(nodes) >= LEAST_MOVED:
-            self.at.rewind(snapshot)
+            self._rewind(snapshot)
             twice: list[Node] = []
             yield from self._twice(instruction, seen, targets, twice)
             iterations = 2
             if moved_bytes(twice) >= 2 * moved_bytes(nodes):
-                self.at.rewind(snapshot)
+                self._rewind(snapshot)
                 twice, iterations = [], 1
                 yield self._computation(body, seen, targets, twice, settle=True)
             nodes = twice
         loop = Loop(instruction, tuple(first), predicate, tuple(nodes), iterations)
-        scope.nodes.append(loop)
+        self.preheaders.pop()
+        scope.nodes += [*preheader.runs, loop]
         self.at.tick(instruction)
+        for allocation in preheader.allocations:
+            self.at.touch(allocation)
         for number, allocation in enumerate(state):
             self.at.touch(allocation)
             if number not in kept:
                 self.at.define(scope, (instruction, number), allocation)
         return []
+
+    def _rewind(self, snapshot: Snapshot) -> None:
+        """Forget what was planned since, and what was hoisted."""
+        self.at.rewind(snapshot)
+        for preheader in self.preheaders:
+            preheader.forget(len(snapshot.rows))
 
     def _align(
         self, scope: Scope, loop: Instruction, state: list[int], leaves: frozenset[int]

@@ -5,7 +5,8 @@
 The functions of the instruction's family are asked in order. Where all decline (return None or
 raise "unsupported") the instruction is left to the reference's evaluate, called back from the run.
 For instructions that are alike but for names the functions are asked once. They hear which operands
-are constants, whose rearrangements need not wait for the run.
+are constants, whose rearrangements need not wait for the run, and which the loop around leaves
+alone, whose rearrangements need not wait for the iteration (hoisting.py).
 """
 
 from __future__ import annotations
@@ -116,7 +117,8 @@ def operand_origins(schedule: Schedule, instruction: Instruction) -> list[Source
 
 
 class _Knowledge:
-    """Which operands of a program's instructions are constants; each is looked at once."""
+    """Which operands of a program's instructions are constants, each looked at once, or kept by the
+    loop around."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -129,10 +131,17 @@ class _Knowledge:
             for n, source in enumerate(operand_origins(self.schedule, instruction))
             if source is not None and source[0].opcode == "constant" and source[0].shape.is_array
         }
-        if not found:
+        leaves = ((o, leaf) for o in instruction.operands for leaf in range(leaf_count(o.shape)))
+        is_repeated = instruction.computation in self.schedule.loops
+        kept = frozenset(
+            n
+            for n, (operand, leaf) in enumerate(leaves)
+            if is_repeated and (n in found or self.schedule.is_kept(operand, leaf))
+        )
+        if not found and not kept:
             return NONE_KNOWN
         subnormal = frozenset(n for n, constant in found.items() if self._is_subnormal(constant))
-        return KnownLeaves(frozenset(found), subnormal)
+        return KnownLeaves(frozenset(found), subnormal, kept)
 
     def _is_subnormal(self, constant: Instruction) -> bool:
         """Whether a constant holds subnormal numbers of bf16."""

@@ -64,6 +64,14 @@ class Schedule(Struct, frozen=True, eq=False):
                 return found
             instruction, leaf = loop.operands[0], found[1]
 
+    def is_kept(self, instruction: Instruction, leaf: int) -> bool:
+        """Whether a leaf is handed on by the loop around, all of whose iterations see the same."""
+        found = self.resolve(instruction, leaf)
+        if found is None or found[0].opcode != "parameter" or found[0].computation is None:
+            return False
+        loop = self.loops.get(found[0].computation)
+        return loop is not None and found[1] in self.invariant[_body(loop)]
+
     def operand_sources(self, instruction: Instruction) -> list[Source | None]:
         """What defines each operand leaf, in order."""
         return [

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.analysis.legality import is_contraction
 from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
@@ -27,7 +28,7 @@ from hlo.machine import Machine, Rates
 # A program wakes the pool for so many times as much parallel work as waking it costs.
 WAKE = 3.0
 # The next four are multiples of what a thread's part in a loop costs (Rates.share_us).
-JOIN = 8.0  # The least parallel work of a program that takes threads that are awake.
+JOIN = 16.0  # The least parallel work of a program that takes threads that are awake.
 SPLIT = 4.0  # Kernels that take so long are split.
 GAIN = 1.0  # The least that a split saves where an iteration's bytes stay near one processor.
 REGION = 12.0  # Small kernels that take so long together are one region.
@@ -48,6 +49,10 @@ class Hot(Struct, frozen=True):
 
     written: frozenset[int]
     alone: frozenset[int]
+
+    def read_by(self, run: Run) -> Hot:
+        """Without what a run only writes: who reads that pays for it."""
+        return replace(self, written=self.written - (set(run.results) - set(run.operands)))
 
     def crossing(self, plan: BufferPlan, kernel: Kernel, allocations: Iterable[int]) -> int:
         """Bytes of a kernel's allocations of which a split has half written in another's cache:
@@ -181,7 +186,12 @@ def _node_weights(
                 for call in (c for c in calls if c.when is None):
                     kernel, row = call.kernel, [allocations[b] for b in call.buffers]
                     us = kernel_us(kernel, node.instruction, rates, hot=hot is not None)
-                    found.append((trips * us, is_split(plan, kernel, row, us, hot, rates)))
+                    found.append(
+                        (
+                            trips * us,
+                            is_split(plan, kernel, row, us, hot and hot.read_by(node), rates),
+                        )
+                    )
             case Run():
                 found.append((trips * rates.host_call_us, False))
     return found

@@ -170,10 +170,11 @@ class _Steps:
                     steps.append(host)
                 case Run(implementation=KernelSequence(calls=calls)):
                     allocations = node.allocations
+                    hot = self.hot and self.hot.read_by(node)
                     for call in calls:
                         row = tuple(allocations[b] for b in call.buffers)
                         region = self.regions.get(node, 0) if self.splits else 0
-                        step: Step = self._step(call.kernel, row, node.instruction, region)
+                        step: Step = self._step(call.kernel, row, node.instruction, hot, region)
                         if call.when is not None:
                             step = self._guarded(step, allocations[call.when], node.instruction)
                         steps.append(step)
@@ -200,7 +201,8 @@ class _Steps:
                 allocations[node.target].instruction or allocations[node.source].instruction
             )
             assert instruction is not None, "a large allocation is made by an instruction"
-            return self._step(copy_kernel(node.size), (node.source, node.target), instruction)
+            row = node.source, node.target
+            return self._step(copy_kernel(node.size), row, instruction, self.hot)
         source, target = self._row((node.source,)), self._row((node.target,))
         return CopyStep(source, target, node.size, copy_us(node.size, self.rates))
 
@@ -235,13 +237,14 @@ class _Steps:
         kernel: Kernel,
         allocations: tuple[int, ...],
         instruction: Instruction,
+        hot: Hot | None,
         region: int = 0,
     ) -> KernelStep:
         number = self.kernels.setdefault(kernel, len(self.kernels))
         us = cold_us = kernel_us(kernel, instruction, self.rates)
         if self.hot is not None:
             us = kernel_us(kernel, instruction, self.rates, hot=True)
-        chunks = self._chunks(kernel, us, allocations)
+        chunks = self._chunks(kernel, us, allocations, hot)
         stride = 0
         if kernel.scratch_bytes:
             self.scratch_bytes = max(self.scratch_bytes, -(-kernel.scratch_bytes // 64) * 64)
@@ -265,10 +268,10 @@ class _Steps:
             at_ends=is_met_again(kernel, instruction, self.threads, self.machine),
         )
 
-    def _chunks(self, kernel: Kernel, us: float, allocations: Iterable[int]) -> int:
-        if not self.splits or not is_split(
-            self.plan, kernel, allocations, us, self.hot, self.rates
-        ):
+    def _chunks(
+        self, kernel: Kernel, us: float, allocations: Iterable[int], hot: Hot | None
+    ) -> int:
+        if not self.splits or not is_split(self.plan, kernel, allocations, us, hot, self.rates):
             return 1
         wanted = int(us / (CHUNK * self.rates.share_us))
         most = max(2, min(kernel.units, self.threads * CHUNKS_PER_THREAD, wanted))

@@ -10,6 +10,7 @@ from hlo.analysis.leaves import leaf_count, leaf_sizes
 from hlo.analysis.legality import SOURCES, is_forwarding
 from hlo.backend.ir.kernel import Preparing
 from hlo.backend.planning.allocations import AllocationKind, Move, Node
+from hlo.backend.planning.hoisting import Preheader
 from hlo.backend.planning.implementations import Implementations
 from hlo.backend.planning.moves import in_sequence
 from hlo.backend.planning.occupancy import NOTHING, Occupancy, Scope
@@ -23,7 +24,8 @@ Steps = Generator["Steps", list[int], list[int]]  # a scope being planned: yield
 
 
 class ValueAllocations:
-    """The state of one assignment: allocations so far, which values they hold, the clock."""
+    """The state of one assignment: allocations so far, which values they hold, the clock; what goes
+    before each of the loops that are being planned, the innermost last."""
 
     def __init__(
         self, schedule: Schedule, implementations: Implementations, machine: Machine
@@ -35,6 +37,7 @@ class ValueAllocations:
         self.constants: dict[object, int] = {}
         self.uses: dict[Computation, dict[Source, float]] = {}
         self.updated: dict[Instruction, dict[int, Source | None]] = {}
+        self.preheaders: list[Preheader] = []
 
     def _want(self, scope: Scope, source: Source, target: int) -> None:
         """Note where a value is wanted in the end; what it is updated from is wanted there too."""

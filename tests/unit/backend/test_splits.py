@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hlo import driver
 from hlo.backend.compilation import Compilation
 from hlo.backend.planning import splitting
 from hlo.backend.planning.program import KernelStep, LoopStep
+from hlo.machine import NAMED, Rates
 from hlo.parser.parse import parse
 
 PROGRAMS = {
@@ -138,7 +140,53 @@ ENTRY e {{
 )
 def test_kernels_in_hot_loops_are_split_for_arithmetic(body: str, *, is_split: bool) -> None:
     module = driver.optimize(parse(HOT.format(body=body)))
-    program = Compilation(module, threads=2, passes="").program
-    (loop,) = [s for s in program.steps if isinstance(s, LoopStep)]
-    split = any(isinstance(s, KernelStep) and s.chunks > 1 for s in loop.body)
-    assert split == is_split
+    machine = replace(NAMED["x86-64-v4"], rates=Rates())
+    assert is_loop_split(Compilation(module, threads=2, passes="", machine=machine)) == is_split
+
+
+def is_loop_split(compilation: Compilation) -> bool:
+    """Whether a kernel of the program's only loop is split."""
+    (loop,) = [s for s in compilation.program.steps if isinstance(s, LoopStep)]
+    return any(isinstance(s, KernelStep) and s.chunks > 1 for s in loop.body)
+
+
+@pytest.mark.parametrize(("share_us", "is_split"), [(0.3, True), (1.0, False)])
+def test_steps_are_split_by_what_a_part_costs(share_us: float, *, is_split: bool) -> None:
+    module = driver.optimize(parse(HOT.format(body="y = f32[200,100] multiply(x, x)")))
+    machine = replace(NAMED["x86-64-v4"], rates=Rates(share_us=share_us))
+    assert is_loop_split(Compilation(module, threads=2, passes="", machine=machine)) == is_split
+
+
+STEP = """HloModule m
+c { s = (s32[], f32[8,64], f32[8,64], f32[64,256]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(1000)
+  ROOT p = pred[] compare(i, n), direction=LT }
+b { s = (s32[], f32[8,64], f32[8,64], f32[64,256]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[8,64] get-tuple-element(s), index=1
+  x = f32[8,64] get-tuple-element(s), index=2
+  u = f32[64,256] get-tuple-element(s), index=3
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  g = f32[8,256] dot(h, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a = f32[8,64] slice(g), slice={[0:8], [64:128]}
+  k = f32[8,64] tanh(a)
+  ROOT t = (s32[], f32[8,64], f32[8,64], f32[64,256]) tuple(j, k, x, u) }
+ENTRY e {
+  zero = s32[] constant(0)
+  h = f32[8,64] parameter(0)
+  x = f32[8,64] parameter(1)
+  u = f32[64,256] parameter(2)
+  t = (s32[], f32[8,64], f32[8,64], f32[64,256]) tuple(zero, h, x, u)
+  w = (s32[], f32[8,64], f32[8,64], f32[64,256]) while(t), condition=c, body=b
+  ROOT r = f32[8,64] get-tuple-element(w), index=1
+}"""
+
+
+def test_a_product_of_a_step_has_a_part_for_a_second_thread() -> None:
+    """A quarter of a million operations, of which a thread does half in little over a us."""
+    made = Compilation(parse(STEP), threads=2, passes="", machine=NAMED["znver4"])
+    (loop,) = [s for s in made.program.steps if isinstance(s, LoopStep)]
+    kernels = [s for s in loop.body if isinstance(s, KernelStep)]
+    assert [s.chunks for s in kernels if s.instruction.opcode == "dot"] == [2]

@@ -45,6 +45,7 @@ from hlo.backend.kernels.contraction.convolution_look import (
     noting,
     reads_factors_first,
     reads_results_alone,
+    told_again_kernel,
     untold_kernel,
 )
 from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
@@ -124,7 +125,8 @@ def contraction_kernels(
 ) -> KernelSequence:
     """The kernels of a dot or convolution, or of an output fusion around one.
 
-    known: the operand leaves that are constants: what would pack them is prepared instead.
+    known: the operand leaves that are constants: what would pack them is prepared instead; those
+    that a loop keeps are packed by early calls.
     HloError "unsupported" for a convolution_kind.
     """
     if (inner := contraction_of(instruction)) is not None:
@@ -196,6 +198,7 @@ class _Sequence:
         self.buffers = buffers
         self.known = known
         self.prepared: dict[int, Prepared] = {}  # by their places
+        self.early: set[int] = set(known.kept)  # places that do not wait for an iteration
         self.calls: list[KernelCall] = []
         self.temporaries: list[int] = []
         self.stores_once = True  # each result
@@ -206,7 +209,9 @@ class _Sequence:
         self.target.shown(kernel, schedule)
         place = self._next_place
         self.temporaries.append(size)
-        self.calls.append(KernelCall(kernel, (source, place)))
+        self.calls.append(KernelCall(kernel, (source, place), is_early=source in self.early))
+        if source in self.early:
+            self.early.add(place)
         return place
 
     def is_known(self, place: int) -> bool:
@@ -252,7 +257,7 @@ class _Sequence:
             self._stream(stream, *others)
         elif (tiles := tile_plan(c, ring)) is not None:
             self._unless_subnormal(c, ring, others, partial(self._add_tiles, tiles, others))
-        elif (worded := in_words(c, ring)) is not None:
+        elif (worded := in_words(c, ring, self.early)) is not None:
             self._unless_subnormal(c, ring, others, partial(self._add_words, worded, others))
         else:
             self._add_product(c, ring, others)
@@ -336,20 +341,42 @@ class _Sequence:
         if not factors or self.target.mode != "strict":
             add()
             return
-        told = self._next_place
-        self.temporaries.append(TOLD_BYTES)
-        self._call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
-        for side, factor in factors:
-            if self.is_known(factor.buffer) and factor.buffer not in self.known.subnormal:
-                continue
-            shown = partial(Plan, ("look: whether a factor has subnormal numbers",))
-            self._call(subnormal_kernel(c, side), shown, factor.buffer, told)
+        looked = [
+            (side, factor.buffer)
+            for side, factor in factors
+            if not self.is_known(factor.buffer) or factor.buffer in self.known.subnormal
+        ]
+        early = [one for one in looked if one[1] in self.early]
+        before = self._told(c, early, is_early=True) if early else None
+        told = self._told(c, [one for one in looked if one not in early], before=before)
         add()
         fast, sums = len(self.calls), self.sums
         self._product(planned_small(c, ring), self.epilogue, *others)
         again = (replace(call, when=told) for call in self.calls[fast:])
         self.calls[fast:] = again
         self.sums, self.stores_once = sums, False
+
+    def _told(
+        self,
+        c: Contraction,
+        factors: Sequence[tuple[str, int]],
+        *,
+        is_early: bool = False,
+        before: int | None = None,
+    ) -> int:
+        """A byte that says whether factors have subnormal numbers, or others had (before)."""
+        told, first = self._next_place, len(self.calls)
+        self.temporaries.append(TOLD_BYTES)
+        if before is None:
+            self._call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
+        else:
+            shown = partial(Plan, ("told: what was told before",))
+            self._call(told_again_kernel(), shown, before, told)
+        for side, buffer in factors:
+            shown = partial(Plan, ("look: whether a factor has subnormal numbers",))
+            self._call(subnormal_kernel(c, side), shown, buffer, told)
+        self.calls[first:] = [replace(call, is_early=is_early) for call in self.calls[first:]]
+        return told
 
     def repaired(self, c: Contraction, form: Form, met: tuple[int, ...]) -> KernelSequence:
         """The product, and what is done where zeros met factors that are not finite."""
@@ -387,10 +414,12 @@ class _Sequence:
         self._call(product_kernel(plan, epilogue), shown, *factors, *others)
 
     def _with_prepared(self, plan: ProductPlan) -> ProductPlan:
-        """The plan with constants packed before, where it would pack them."""
+        """The plan with constants, and what a loop keeps, packed before, where it would pack
+        them."""
         for side in ("lhs", "rhs"):
             factor: Operand = getattr(plan.contraction, side)
-            if self.is_known(factor.buffer) and is_prepared(factor.dtype, plan.ring):
+            is_prepared_here = self.is_known(factor.buffer) and is_prepared(factor.dtype, plan.ring)
+            if is_prepared_here or factor.buffer in self.early:
                 plan = packed_ahead(plan, side)
         return plan
 

@@ -36,7 +36,8 @@ PIECE_LINES = 3  # A row of a group up to so many lines is a piece: its ends are
 READ_AGAIN = 0.03
 COPIES_BYTES = 4 * COMMON.last_cache.bytes  # The largest rhs that is packed whole for that.
 LEAST_DEPTH = 16  # The least depth of a block: packing in squares needs more than one of them.
-UNIT_FLOPS = 1 << 20  # Less work is not worth a unit; half of it is, for a second thread.
+UNIT_FLOPS = 1 << 20  # Less work is not worth a unit
+SECOND_FLOPS = 1 << 18  # but for a second thread.
 UNITS = 16
 LARGE_BYTES = COMMON.last_cache.bytes  # An rhs from this size on is packed however few the rows.
 NEAR_BYTES = COMMON.first_cache.bytes  # A factor up to this size is read in place however often.
@@ -331,9 +332,7 @@ def _unit_blocks(plan: ProductPlan, machine: Machine) -> tuple[int, int]:
     c, rows, panels = plan.contraction, plan.rows, plan.columns
     in_place = plan.lhs is Reading.IN_PLACE
     units = UNITS // 2 if plan.depth_first else UNITS
-    wanted = -(
-        -max(1 + (2 * c.flops >= UNIT_FLOPS), min(units, c.flops // UNIT_FLOPS)) // c.batches
-    )
+    wanted = -(-max(1 + (c.flops >= SECOND_FLOPS), min(units, c.flops // UNIT_FLOPS)) // c.batches)
     panel_bytes = plan.rhs_packing.panel_size * plan.ring.scalar_bytes
     block_bytes = cache_bytes // 8 if in_place else cache_bytes // 2
     fewest = -(-panels.count // max(1, block_bytes // panel_bytes))
@@ -437,7 +436,7 @@ def _with_blocks(plan: ProductPlan, machine: Machine) -> ProductPlan:
     Units of one row block follow each other, so a thread packs each lhs block once.
     """
     c, ring = plan.contraction, plan.ring
-    wanted = max(1 + (c.flops >= UNIT_FLOPS), min(UNITS, c.flops // UNIT_FLOPS))
+    wanted = max(1 + (c.flops >= SECOND_FLOPS), min(UNITS, c.flops // UNIT_FLOPS))
     wanted = -(-wanted // c.batches)
     block_bytes = machine.second_cache.bytes // 2
     if _columns_first(plan):

@@ -18,6 +18,7 @@ less but the scale f8e8m0fnu.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 
 from msgspec import Struct
@@ -89,8 +90,11 @@ class Worded(Struct, frozen=True):
     rhs: Words
 
 
-def in_words(c: Contraction, ring: Ring) -> Worded | None:
-    """The contraction on words; None where no instruction, or no order of elements, serves."""
+def in_words(c: Contraction, ring: Ring, early: Collection[int] = ()) -> Worded | None:
+    """The contraction on words; None where no instruction, or no order of elements, serves.
+
+    early: buffers that are copied before the loop around, which costs a step nothing.
+    """
     dot, is_moved = dot_product(c, ring)
     if dot is None or c.is_diagonal or c.n < ring.lanes:
         return None
@@ -98,7 +102,7 @@ def in_words(c: Contraction, ring: Ring) -> Worded | None:
         return None
     lhs, left = _words(c, "lhs", dot, is_moved=is_moved)
     rhs, right = _words(c, "rhs", dot)
-    if lhs is None or rhs is None or not _pays(c, dot, [lhs, rhs]):
+    if lhs is None or rhs is None or not _pays(c, dot, [lhs, rhs], early):
         return None
     ring = replace(ring, dot=dot, registers=ring.registers - dot.aside)
     return Worded(normal(_of_words(c, lhs, left, right, rhs), ring.lanes), ring, lhs, rhs)
@@ -109,12 +113,12 @@ def has_words(c: Contraction, ring: Ring) -> bool:
     return dot_product(c, ring)[0] is not None
 
 
-def _pays(c: Contraction, dot: DotProduct, factors: list[Words]) -> bool:
+def _pays(c: Contraction, dot: DotProduct, factors: list[Words], early: Collection[int]) -> bool:
     """Whether copies take less time than dot products save, on machines of all caches: a product
     and its sum are one instruction for floats, two for integers, and a share of one for words.
     """
     rates = COMMON.rates
-    copies = [f for f in factors if f.is_copied]
+    copies = [f for f in factors if f.is_copied and f.source.buffer not in early]
     read = sum(prod(f.sizes) * dot.group * f.source.dtype.item_bytes for f in copies)
     moved = read + sum(f.size_bytes for f in copies)
     is_near = moved <= COMMON.last_cache.bytes

@@ -9,8 +9,11 @@ from hlo.backend.compilation import Compilation
 from hlo.backend.linking.installing import link
 from hlo.backend.planning import splitting
 from hlo.backend.planning.program import KernelStep, Program
+from hlo.backend.planning.steps import program_of
 from hlo.backend.planning.team import Team
+from hlo.machine import COMMON
 from hlo.parser.parse import parse
+from tests.support.tiny_kernels import planned
 
 SIZES = (3000, 100, 5000, 7, 4001, 2000)
 
@@ -77,7 +80,7 @@ def test_what_reads_anothers_result_waits_for_it() -> None:
 
 
 def test_little_work_is_no_region() -> None:
-    program = Compilation(parse(updates(6)), threads=2, passes="").program
+    program = program_of(planned(updates(6)), 2, COMMON)
     assert program.team is Team.ALONE
     assert not any(step.region for step in kernels(program))
 
