@@ -74,8 +74,14 @@ PYTHON_SYMBOLS = tuple(f.symbol for f in (SAVE_THREAD, RESTORE_THREAD, _SIGNALS)
 
 def text(architecture: str) -> str:
     """The functions for a processor architecture as `platform.machine()` calls it."""
-    mode = base_of(architecture).float_mode
     unit = Unit()
+    define(unit, architecture)
+    return unit.text()
+
+
+def define(unit: Unit, architecture: str) -> None:
+    """The same in a unit with others."""
+    mode = base_of(architecture).float_mode
     unit.data(STATE, f"global [{STATE_BYTES} x i8] zeroinitializer, align 64")
     unit.define(_NOW, _now, linkage="internal", attributes="noinline")
     unit.define(LIMIT, _limit)
@@ -86,7 +92,6 @@ def text(architecture: str) -> str:
     look = partial(_look, mode)
     unit.define(_LOOK, look, linkage="internal", attributes="noinline cold")
     unit.define(PIECES, _pieces)
-    return unit.text()
 
 
 def _state(p: Procedure) -> Word:

@@ -78,9 +78,11 @@ def link(
     """
     shape = result or result_shape(module)
     signature = Signature(module.entry.parameters, shape, _donated_leaves(module))
-    pool = None if table.team is Team.ALONE else native.pool()
+    pool = native.pool() if table.team is Team.WOKEN else None
     if pool is not None:
         pool.grow(table.threads)
+    if table.team is Team.AWAKE:
+        native.runs().share(table.threads)
     if table.watched:
         native.runs()  # its code calls them
     code = Code(bodies, labels)
@@ -90,7 +92,7 @@ def link(
     call = native.native_call()
     fast = None
     if call is not None:
-        waker = pool.waker if pool is not None and table.team is Team.WOKEN else 0
+        waker = 0 if pool is None else pool.waker
         fast = linking.fast_call(
             call, signature, layout, entry, table.cost_us, waker=waker, watched=table.watched
         )

@@ -1,8 +1,9 @@
 """Native: the functions that every executable of the process shares, compiled once.
 
-The call from Python (call_ir), the thread pool (pool_ir) and what stops runs (run_ir) are one
-object each in the cache, kept under this package's sources. The call is used only where this
-Python's and NumPy's objects lie as it expects; elsewhere executables are called through ctypes.
+The call from Python (call_ir), the thread pool (pool_ir) and what stops runs, with the door to the
+pool (run_ir, pool_door_ir), are one object each in the cache, kept under this package's sources.
+The call is used only where this Python's and NumPy's objects lie as it expects; elsewhere
+executables are called through ctypes.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 
-from hlo.backend.entry import block_ir, call_ir, pool_ir, run_ir, scalar_ir
+from hlo.backend.entry import block_ir, call_ir, pool_door_ir, pool_ir, run_ir, scalar_ir
 from hlo.backend.entry.layouts import Array, Object
 from hlo.backend.ir.ir_module import AWAKE, PARALLEL, WAKE, IrModule
+from hlo.backend.ir.words import Field
 from hlo.backend.linking.compile import own_object
 from hlo.backend.linking.elf import processor
 from hlo.backend.linking.jit import Code, define_symbol
@@ -82,7 +84,9 @@ def native_call() -> NativeCall | None:
 
 
 class Runs:
-    """What stops runs: its state in this process, and the functions around a run."""
+    """What stops runs, and the door to the pool: their state in this process, and the functions
+    around a run and its loops.
+    """
 
     def __init__(self) -> None:
         library = ctypes.CDLL(None)
@@ -91,8 +95,9 @@ class Runs:
         for name in run_ir.PYTHON_SYMBOLS:
             define_symbol(name, address_of(getattr(ctypes.pythonapi, name)))
         symbols = (run_ir.ENTER.symbol,)
-        self._code = shared_code("run", lambda: IrModule(run_ir.text(processor()), symbols))
-        for function in (run_ir.ENTER, run_ir.POLL, run_ir.POLL_STEP, run_ir.PIECES):
+        self._code = shared_code("run", lambda: IrModule(pool_door_ir.text(processor()), symbols))
+        own = (run_ir.ENTER, run_ir.POLL, run_ir.POLL_STEP, run_ir.PIECES, PARALLEL, AWAKE)
+        for function in own:
             define_symbol(function.symbol, self._code.address(function.symbol))
         self._state = self._code.address(run_ir.STATE)
         for key in (run_ir.State.run_key, run_ir.State.limit_key):
@@ -108,6 +113,33 @@ class Runs:
             limit(self._code.address(run_ir.LIMIT.symbol)),
         )
         atexit.register(leave(self._code.address(run_ir.LEAVE.symbol)))
+        # Called from runs, with the interpreter's lock or without.
+        self._make = ctypes.CFUNCTYPE(None, ctypes.c_int64)(lambda _: self._make_pool())
+        self._open(pool_door_ir.Cells.make, ctypes.cast(self._make, ctypes.c_void_p).value or 0)
+        self._threads = 1
+        self._pool: Pool | None = None
+
+    def share(self, threads: int) -> None:
+        """A program for so many threads takes those that are awake: there are as many, once there
+        is a pool.
+        """
+        self._threads = max(self._threads, threads)
+        if self._pool is not None:
+            self._pool.grow(self._threads)
+
+    def lead_to(self, pool: Pool, code: Code) -> None:
+        """The door leads to a pool from now on."""
+        self._pool = pool
+        self._open(pool_door_ir.Cells.awake, code.address(AWAKE.symbol))
+        self._open(pool_door_ir.Cells.parallel, code.address(PARALLEL.symbol))
+
+    def _make_pool(self) -> None:
+        pool()
+        self.share(1)
+
+    def _open(self, cell: Field, address: int) -> None:
+        at = self._code.address(pool_door_ir.CELLS) + cell.offset
+        ctypes.c_uint64.from_address(at).value = address
 
     def _forked(self) -> None:
         """A process begins: its main thread is known, and no other thread runs anything."""
@@ -191,8 +223,7 @@ class Pool:
         self._code = shared_code(
             "pool", lambda: IrModule(pool_ir.text(processor()), (PARALLEL.symbol,))
         )
-        for function in (PARALLEL, WAKE, AWAKE):
-            define_symbol(function.symbol, self._code.address(function.symbol))
+        define_symbol(WAKE.symbol, self._code.address(WAKE.symbol))
         self.waker = self._code.address(WAKE.symbol)
         self._worker = self._code.address(pool_ir.WORKER)
         self._state = self._code.address(pool_ir.STATE)
@@ -204,6 +235,7 @@ class Pool:
         self._mask.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
         self._workers = 0
         os.register_at_fork(after_in_child=self._forked)
+        runs().lead_to(self, self._code)
 
     def grow(self, threads: int) -> None:
         """At least threads - 1 workers, where the system gives them."""

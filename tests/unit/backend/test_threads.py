@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from hlo.backend.entry import pool_ir
+from hlo.backend.entry import pool_door_ir, pool_ir
 from hlo.backend.linking import native
 from hlo.backend.planning.program import KernelStep
 from hlo.backend.planning.steps import program_of
@@ -69,6 +70,27 @@ def test_short_programs_take_who_is_awake() -> None:
     program = program_of(planned(shorter(60_000)), 2, COMMON)
     assert program.team is Team.AWAKE
     assert all(isinstance(s, KernelStep) and s.chunks > 1 for s in program.steps)
+
+
+PROCESS = """
+import numpy as np
+import hlo
+from hlo.backend.linking import native
+from tests.unit.backend.test_threads import expected, shorter
+short = hlo.compile(hlo.parse(shorter(60_000)), threads=2, cache=False)
+parts = tuple(np.random.default_rng(0).standard_normal((2, 60_000)).astype(np.float32))
+cells = native.runs()
+for call in range(40):
+    assert short(*parts).tobytes() == expected(parts), call
+    assert (cells._pool is not None) == (call >= {asked} - 1), call
+"""
+
+
+def test_the_pool_is_made_when_short_programs_ask_for_it_again_and_again() -> None:
+    """Not for the first few, which would wait for it longer than they take."""
+    code = PROCESS.format(asked=pool_door_ir.ASKED)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def pool_words() -> dict[str, int]:
