@@ -22,7 +22,9 @@ ASKED = 16  # Short programs until the pool is made.
 
 
 class Cells:
-    """Addresses, NULL where there is nothing yet: the pool's functions, and what makes it. asked: how many short programs have begun without it."""
+    """Addresses, NULL where there is nothing yet: the pool's functions, and what makes it. asked:
+    how many short programs have begun without it.
+    """
 
     parallel = Field(0, "ptr")
     awake = Field(8, "ptr")
