@@ -1,7 +1,8 @@
 """Timing a program, alone or beside XLA:CPU: the protocol matters more than the code.
 
 Inputs are placed beforehand, results are dropped before the next call, both sides warm up until
-times are stable (at least 10 calls), then the two are interleaved and medians are taken.
+times are stable (at least 10 calls), then the two are interleaved and medians are taken: of short
+programs over ROUND_SECONDS of calls in a row, as loops make them, in which threads stay awake.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 WARM_UP_CALLS = 10
 WARM_UP_SECONDS = 0.5
+ROUND_SECONDS = 1e-3
 STABLE = 0.05  # two successive medians of five calls within this
 
 
@@ -70,7 +72,7 @@ def _batch(run: Run, count: int) -> float:
 def measure(runs: list[Run], seconds: float = 2.0) -> list[Timing]:
     """Interleaved timings of several runs, about `seconds` in all."""
     expected = [warm_up(run) for run in runs]
-    counts = [max(1, int(2e-4 / max(e, 1e-9))) for e in expected]
+    counts = [max(1, int(ROUND_SECONDS / max(e, 1e-9))) for e in expected]
     round_seconds = sum(e * c for e, c in zip(expected, counts, strict=True))
     rounds = max(5, min(200, int(seconds / max(round_seconds, 1e-9))))
     samples: list[list[float]] = [[] for _ in runs]

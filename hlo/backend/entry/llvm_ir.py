@@ -225,7 +225,7 @@ class _Entry:
         if self.program.team is Team.WOKEN:
             body.p.call(WAKE)
         elif self.program.team is Team.AWAKE:
-            threads = body.p.call(AWAKE, self.program.threads)
+            threads = body.p.call(AWAKE, self.program.threads, int(1000 * self.program.cost_us))
             table_ir.put_threads(body.frame, threads)
         if self.flushed:
             run = _of_frame(self._outlined(self.program.steps, "steps"))

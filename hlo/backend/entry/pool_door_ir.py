@@ -1,7 +1,7 @@
 """The door to the pool as LLVM IR: programs run their loops through it, if there is a pool or not.
 
     hlo_parallel(kernel, .., run)   the pool's parallel loop, else all units on the caller's thread
-    hlo_awake(threads)              how many threads may run a short program's loops: the pool's
+    hlo_awake(threads, ns)          how many threads may run a short program's loops: the pool's
                                     answer, else one
 
 To make the pool takes some ms, more than short programs take together in most processes: it is made
@@ -53,11 +53,11 @@ def _parallel(p: Procedure, *parameters: Word) -> None:
     p.ret()
 
 
-def _awake(p: Procedure, threads: Word) -> None:
+def _awake(p: Procedure, threads: Word, ns: Word) -> None:
     cells = p.symbol(CELLS)
     pool = cells.load(Cells.awake, "monotonic")
     with p.when(pool.ne(NULL)):
-        p.ret(p.call_address("i64", pool, threads))
+        p.ret(p.call_address("i64", pool, threads, ns))
     asked = cells.load(Cells.asked, "monotonic") + 1
     cells.store(Cells.asked, asked, "monotonic")
     make = cells.load(Cells.make, "monotonic")

@@ -4,8 +4,8 @@
                                                                       units in chunks
     hlo_worker(index)                                                 a worker's life
     hlo_wake()                                                        wake sleeping workers
-    hlo_awake(threads)                                                how many may run a short
-                                                                      program's loops
+    hlo_awake(threads, ns)                                            how many may run the loops of
+                                                                      a program of so many ns
 
 One 64-bit word, generation << 32 | claimed at the end << 16 | claimed at the front, is all that
 callers and workers agree on: a chunk is claimed by compare-and-swap on it, so that nobody can claim
@@ -24,9 +24,9 @@ A worker spins before it sleeps on the generation, and one that falls asleep whi
 miss it: others do its part. A caller that waits long gives its processor up, for the worker that it
 waits for may have none; one that finds the pool taken runs its loop alone.
 To wake a worker costs more than a short program gains, but programs that follow each other closely
-find the workers of the last one still spinning: a short program takes those that are awake. It
-wakes them where others began within RECENT_NS before it, one for a start, and twice as many each
-time that workers had gone to sleep again until the next short program began.
+find the workers of the last one still spinning: a short program takes those that are awake. One
+that finds all asleep wakes them if another one began within RECENT_NS before it, and if such
+programs have taken WORTH_NS since that was done in vain.
 A chunk of a run that can be stopped (its frame, else null) goes in pieces of so many units
 (run_ir.py): once the run stops, the chunks that are left are claimed and not computed.
 """
@@ -56,7 +56,7 @@ SPINS = 50 * COMMON.rates.pauses
 # Short programs that begin within so many nanoseconds of each other come in a row: a few times the
 # spinning, for the first ones run alone.
 RECENT_NS = 200_000
-MOST_PATIENCE = 1024  # The most short programs in a row that run alone before one wakes workers.
+WORTH_NS = 750_000  # To wake a worker costs a caller 12 to 17 us: a fiftieth of this.
 # Added to a number of threads: these take what workers are awake, and wake none.
 QUIET = 1 << 32
 CLOCK = 1  # Linux: CLOCK_MONOTONIC
@@ -77,8 +77,8 @@ class State:
 
     The job is in the ticket's line of 64 bytes. mode: the caller's floating-point mode, in which
     workers compute; pieces: units of a piece, twice, and whether workers claim at both ends.
-    asked_ns: when a short program last found all workers asleep; alone: how many more of these in a
-    row run alone before one wakes the workers, of `patience`.
+    asked_ns: when a short program last found all workers asleep; alone_ns: what such programs have
+    taken since they were woken, WORTH_NS where one has met them awake.
     """
 
     ticket = Field(0)
@@ -94,8 +94,7 @@ class State:
     threads = Field(60, "i32")
     owner = Field(LINE_BYTES, "i32")
     asked_ns = Field(LINE_BYTES + 8)
-    alone = Field(LINE_BYTES + 16)
-    patience = Field(LINE_BYTES + 24)
+    alone_ns = Field(LINE_BYTES + 16)
     done = Field(2 * LINE_BYTES)
     sleepers = Field(3 * LINE_BYTES, "i32")
     workers = Field(3 * LINE_BYTES + 4, "i32")
@@ -180,28 +179,26 @@ class _System(Struct):
             self.sleep.wake(p, state)
         p.ret()
 
-    def awake(self, p: Procedure, threads: Word) -> None:
-        """Of at most `threads`, how many may run the loops of a short program that begins now."""
+    def awake(self, p: Procedure, threads: Word, ns: Word) -> None:
+        """Of at most `threads`, how many may run the loops of a program that begins now and takes
+        so many ns alone.
+        """
         state, taken = p.symbol(STATE), threads + QUIET
         with p.when(state.load(State.sleepers, "seq_cst") < state.load(State.workers, "seq_cst")):
-            state.store(State.patience, 1, "monotonic")
+            state.store(State.alone_ns, WORTH_NS, "monotonic")
             p.ret(taken)
         time = p.stack("[2 x i64]", 8)
         p.call(_CLOCK, CLOCK, time)
         now_ns = time.get("i64") * 1_000_000_000 + time.get("i64", 1)
         asked_ns = state.load(State.asked_ns, "monotonic")
         state.store(State.asked_ns, now_ns, "monotonic")
-        alone = state.load(State.alone, "monotonic") - 1
+        alone_ns = state.load(State.alone_ns, "monotonic") + ns
         is_recent = (now_ns - asked_ns).below(RECENT_NS)
-        patience = state.load(State.patience, "monotonic")
-        with p.when(is_recent & (alone < 1)):
-            longer = (patience << 1) | 1
-            longer = (longer < MOST_PATIENCE).select(longer, p.word(MOST_PATIENCE))
-            state.store(State.patience, longer, "monotonic")
-            state.store(State.alone, longer, "monotonic")
+        with p.when(is_recent & alone_ns.above(WORTH_NS - 1)):
+            state.store(State.alone_ns, 0, "monotonic")
             p.call(WAKE)
             p.ret(taken)
-        state.store(State.alone, is_recent.select(alone, patience), "monotonic")
+        state.store(State.alone_ns, alone_ns, "monotonic")
         p.ret(p.word(1))
 
     def parallel(self, p: Procedure, *parameters: Word) -> None:

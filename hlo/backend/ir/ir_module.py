@@ -13,7 +13,7 @@ FILL = "hlo_fill"  # The symbol that fills the tables of a program, if it has an
 # hlo/backend/entry/pool_ir.py.
 PARALLEL = prototype("void", "hlo_parallel", "ptr", "ptr", *["i64"] * 6, "ptr")
 WAKE = prototype("void", "hlo_wake")
-AWAKE = prototype("i64", "hlo_awake", "i64")
+AWAKE = prototype("i64", "hlo_awake", "i64", "i64")
 LAPACK = "hlo_lapack_"  # How the symbols of LAPACK's routines begin.
 
 
