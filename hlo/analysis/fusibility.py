@@ -16,14 +16,14 @@ from hlo.ir.dtype import DType
 from hlo.ir.graph import calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-from hlo.ops.table import INDEX_MAPS, OPS, KernelFamily, Trait, opcodes
+from hlo.ops.table import INDEX_MAPS, OPS, KernelFamily, Opcodes, Trait, opcodes
 
 _MOST_JOINED = 64  # The most operands of a concatenate that are a loop nest each.
 _MOST_SEARCHED = 64  # Instructions behind a producer that are looked at.
 MOVEMENT = opcodes(INDEX_MAPS) & opcodes(Trait.MOVEMENT)
 # Ops that an output fusion may hold beside elementwise ones.
 FINISHING = opcodes(Trait.FINISHES)
-CONTRACTIONS = frozenset(o for o, row in OPS.items() if row.family is KernelFamily.CONTRACTION)
+CONTRACTIONS = Opcodes(lambda opcode: OPS[opcode].family is KernelFamily.CONTRACTION)
 _ELEMENTWISE = opcodes(Trait.ELEMENTWISE)
 _FUSIBLE = MOVEMENT | opcodes(Trait.FUSES)
 SCALAR_STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})

@@ -36,7 +36,7 @@ class Reducer(Struct, frozen=True):
     @property
     def selects(self) -> bool:
         """Whether a result is one of the elements, hence needs no rounding."""
-        return bool(self.opcodes) and _TAKING_ONE.issuperset(self.opcodes)
+        return bool(self.opcodes) and all(opcode in _TAKING_ONE for opcode in self.opcodes)
 
     @property
     def name(self) -> str:

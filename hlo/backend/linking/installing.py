@@ -22,7 +22,7 @@ from hlo.backend.linking.link_table import LinkTable
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape, Shape
 from hlo.machine import Machine
-from hlo.ops.custom_call import REGISTERED
+from hlo.ops.custom_targets import REGISTERED
 from hlo.runtime.executable import Executable, Host
 from hlo.runtime.native_calls import Signature
 from hlo.runtime.threads import thread_count

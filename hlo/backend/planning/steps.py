@@ -35,7 +35,7 @@ from hlo.backend.planning.regions import ParallelRegion, regions
 from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction
 from hlo.machine import Machine, Rates
-from hlo.ops.custom_call import is_handled
+from hlo.ops.custom_targets import is_handled
 
 # A program wakes the pool for so many times as much parallel work as waking it costs.
 WAKE = 3.0
