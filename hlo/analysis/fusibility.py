@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hlo.analysis.call_budget import MOST_COPIED
-from hlo.analysis.lane_loops import lane_loop
 from hlo.attributes.window import Window
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
@@ -72,6 +71,8 @@ def is_fusible_computation(computation: Computation, known: dict[Computation, in
 def _is_held(member: Instruction) -> bool:
     """Whether a kernel can hold a member, what a fusion calls aside."""
     if member.opcode == "while":
+        from hlo.analysis.lane_loops import lane_loop  # for few programs
+
         return lane_loop(member) is not None
     return is_fusible(member) or member.opcode in _CALLS_INSIDE
 

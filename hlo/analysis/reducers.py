@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.analysis.selections import is_symmetric_selection, ordering_index
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import Trait, opcodes
@@ -68,6 +67,8 @@ def reducer_of(instruction: Instruction) -> Reducer:
             for r in results
         )
         return Reducer(computation, opcodes, reassociates=True, idempotent=idempotent)
+    from hlo.analysis.selections import is_symmetric_selection, ordering_index  # few are neither
+
     if is_symmetric_selection(computation):
         return Reducer(computation, (), reassociates=True, idempotent=True)
     index = ordering_index(instruction) if instruction.opcode == "reduce" else None

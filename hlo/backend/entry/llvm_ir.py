@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,7 +37,6 @@ from hlo.backend.entry.loop_ir import (
 )
 from hlo.backend.entry.run_ir import POLL_STEP
 from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
-from hlo.backend.entry.timing_ir import Timing
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.filling import apart
 from hlo.backend.ir.grouping import MOST_LINES, grouped, processors
@@ -64,6 +64,9 @@ from hlo.backend.planning.slots import (
     SLOT_HANDLERS,
     SLOT_HOST,
 )
+
+if TYPE_CHECKING:
+    from hlo.backend.entry.timing_ir import Timing
 
 INLINED_LINES = 4000  # The most lines of short loops in one program.
 LEAST_CUT, MOST_CUT = 150, 400  # Lines of a kernel that may stay whole; 400 take 11 ms.

@@ -12,7 +12,6 @@ from math import prod
 
 from msgspec import Struct, field
 
-from hlo.analysis.lane_loops import elementwise_members
 from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
 from hlo.backend.loops.chains import chain_to
 from hlo.backend.loops.expression import (
@@ -184,6 +183,8 @@ class _Tracer:
 
     def _while(self, loop: Instruction, index: Index, reduced: tuple[Variable, ...]) -> None:
         """All results are made at once, of all elements of the state at the index."""
+        from hlo.analysis.lane_loops import elementwise_members  # of loops alone
+
         if (loop, index) in self.loops:
             return
         self.loops.add((loop, index))
