@@ -35,18 +35,19 @@ from hlo.backend.entry.loop_ir import (
     is_short,
     loop_modules,
 )
-from hlo.backend.entry.run_ir import POLL_STEP
+from hlo.backend.entry.process import POLL_STEP
 from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.filling import apart
 from hlo.backend.ir.grouping import MOST_LINES, grouped, processors
+from hlo.backend.ir.interface import MEMCPY, NULL, Prototype, prototype
 from hlo.backend.ir.ir_module import ENTRY, FILL, PARALLEL, WAKE, IrModule
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.outlining import outline
-from hlo.backend.ir.procedure import MEMCPY, Procedure, Prototype, prototype
+from hlo.backend.ir.procedure import Procedure
 from hlo.backend.ir.shared_functions import shared, shared_often
 from hlo.backend.ir.values import Value
-from hlo.backend.ir.words import NULL, Word
+from hlo.backend.ir.words import Word
 from hlo.backend.isa.generic import FloatMode
 from hlo.backend.planning.program import (
     AlignStep,

@@ -26,11 +26,19 @@ from typing import Protocol
 from msgspec import Struct
 
 from hlo.backend.entry import table_ir
-from hlo.backend.entry.run_ir import PIECES, POLL_STEP
+from hlo.backend.entry.process import (
+    FUTEX_SYSCALL,
+    PIECES,
+    POLL_STEP,
+    POOL_STATE,
+    POOL_STATE_BYTES,
+    WORKER,
+)
+from hlo.backend.ir.interface import NULL, Field, prototype
 from hlo.backend.ir.ir_module import PARALLEL, WAKE
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
+from hlo.backend.ir.procedure import Procedure, Unit
 from hlo.backend.ir.values import Value
-from hlo.backend.ir.words import NULL, Field, Word
+from hlo.backend.ir.words import Word
 from hlo.backend.isa.generic import Isa
 from hlo.backend.isa.select import base_of
 from hlo.machine import COMMON
@@ -42,12 +50,7 @@ CLOSED = 0x7FFF7FFF  # Marks a closed word: at both ends more than any number of
 # it runs.
 SPINS = 50 * COMMON.rates.pauses
 FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE, ALL_WAITERS = 128, 129, (1 << 31) - 1
-FUTEX_SYSCALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 YIELD_SYSCALL = {"x86_64": 24, "aarch64": 124, "riscv64": 124}
-
-WORKER = "hlo_worker"
-STATE = "hlo_pool_state"
-STATE_BYTES = 320
 
 
 class State:
@@ -87,7 +90,7 @@ def text(architecture: str) -> str:
 def define(unit: Unit, isa: Isa, sleep: Sleep, *, is_watched: bool) -> None:
     """The pool's functions. is_watched: runs can be stopped, by run_ir's functions."""
     system = _System(isa, sleep, is_watched)
-    unit.data(STATE, f"global [{STATE_BYTES} x i8] zeroinitializer, align 64")
+    unit.data(POOL_STATE, f"global [{POOL_STATE_BYTES} x i8] zeroinitializer, align 64")
     unit.define(WAKE, system.wake)
     unit.define(PARALLEL, system.parallel)
     unit.define(WORKER_OF, system.worker)
@@ -142,7 +145,7 @@ class _System(Struct):
 
     def wake(self, p: Procedure) -> None:
         """Wake the workers that sleep."""
-        state = p.symbol(STATE)
+        state = p.symbol(POOL_STATE)
         with p.when(state.load(State.sleepers, "seq_cst") > 0):
             self.sleep.wake(p, state)
         p.ret()
@@ -150,7 +153,7 @@ class _System(Struct):
     def parallel(self, p: Procedure, *parameters: Word) -> None:
         """A loop on the caller's thread and on those that come to help."""
         kernel, row, stride, units, chunks, threads, ends, piece, run = parameters
-        state = p.symbol(STATE)
+        state = p.symbol(POOL_STATE)
         serial = p.join()
         serial.go_unless(threads > 1)
         serial.go_unless(state.swap(State.owner, 0, 1))
@@ -191,7 +194,7 @@ class _System(Struct):
 
     def _wait(self, p: Procedure, chunks: Word, run: Word) -> None:
         """Until all chunks are done."""
-        state = p.symbol(STATE)
+        state = p.symbol(POOL_STATE)
         with p.loop(p.word(0)) as (again, done):
             (waited,) = again.words
             done.go_if(state.load(State.done, "acquire").eq(chunks))
@@ -206,7 +209,7 @@ class _System(Struct):
 
     def worker(self, p: Procedure, argument: Word) -> None:
         """A worker's life. argument: its number, from 1 on."""
-        state = p.symbol(STATE)
+        state = p.symbol(POOL_STATE)
         index = argument.to("i64")
         is_odd = index.to("i1")
         with p.loop(p.word(0)) as (look, _):
