@@ -87,7 +87,8 @@ def emit(
 ) -> tuple[IrModule, ...]:
     """The kernels' modules, the entry in the last of them. flushed: with denormals as zeros.
 
-    workers: processors that kernels are cut and grouped for; None: those that there are.
+    workers: processors that kernels are cut and grouped for; None: those that there are, for code
+    that is wanted soon.
     hands_frame: whoever runs a parallel loop gets the frame, even if the run cannot be stopped.
     externs: host steps by number that are functions of C. is_small: loops hold no kernels of their
     own.
@@ -96,6 +97,7 @@ def emit(
     names = [symbol(kernel) for kernel in program.kernels]
     entry = _Entry(program, names, flushed=flushed, hands_frame=hands_frame, externs=externs)
     entry.inlines = not is_small
+    entry.is_brief = workers is None
     return _modules(entry, workers or processors())
 
 
@@ -136,7 +138,7 @@ def _modules(entry: _Entry, workers: int) -> tuple[IrModule, ...]:
     modules = [*rest, *loop_modules(entry.loops, entry.inlined), *modules]
     if entry.length() > GLUE_LINES and (plain or glue):
         return (*modules, *entry.modules())
-    last = modules.pop() if plain or glue else kernel_module({})
+    last = modules.pop() if plain or glue else kernel_module({}, is_glue=True)
     declares = [line for line in last.text.split("\n") if line.startswith("declare ")]
     declared = re.findall(r"^declare [^@]*@([\w.$-]+)", "\n".join(declares), re.MULTILINE)
     functions = tuple(entry.functions)
@@ -200,6 +202,7 @@ class _Entry:
     ) -> None:
         self.timing = timing
         self.inlines = timing is None
+        self.is_brief = False  # whether LLVM leaves the entry as it is, wherever it stands
         self.externs = externs or {}
         self.program = program
         self.names = names
@@ -258,7 +261,8 @@ class _Entry:
         """Keep a function under its name. status: what it gives at its end, if it says no other."""
         if status is not None:
             function.p.ret(function.p.word(status, "i32"))
-        self.functions[symbol] = function.p.printed(_of_frame(symbol))
+        quick = "noinline optnone" if self.is_brief else ""
+        self.functions[symbol] = function.p.printed(_of_frame(symbol), attributes=quick)
 
     def modules(self) -> list[IrModule]:
         """The functions in modules of MOST_LINES: one alone would keep a processor waiting."""
