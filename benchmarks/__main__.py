@@ -25,7 +25,11 @@ from pathlib import Path
 
 import numpy as np
 
+import hlo.analysis
 import hlo.backend
+import hlo.ops
+import hlo.passes
+import hlo.verifier
 from benchmarks import start
 from benchmarks.least import least_seconds
 from benchmarks.stages import compile_stages, slowest_steps, stages_header, stages_row
@@ -117,8 +121,9 @@ TINY = "HloModule tiny\nENTRY e { x = f32[8] parameter(0) ROOT y = f32[8] negate
 
 def load_both_sides() -> None:
     """All our modules, one compilation on each side: libraries load here, outside all figures."""
-    for found in pkgutil.walk_packages(hlo.backend.__path__, "hlo.backend."):
-        importlib.import_module(found.name)
+    for part in (hlo.analysis, hlo.backend, hlo.ops, hlo.passes, hlo.verifier):
+        for found in pkgutil.walk_packages(part.__path__, f"{part.__name__}."):
+            importlib.import_module(found.name)
     x = np.ones(8, np.float32)
     driver.compile(driver.parse(TINY), cache=False)(x)
     JaxProgram(TINY).run([x])

@@ -22,7 +22,6 @@ from hlo.garbage import uncollected
 from hlo.ir.graph import clone_module
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.parser import spans
 from hlo.parser.parse import parse as _parse
 from hlo.source import Span
 
@@ -115,6 +114,8 @@ def lint(module: Module, disabled: Collection[str] = ()) -> list[Warned]:
 
 def place(instruction: Instruction, role: str) -> Span | None:
     """Where in the text the part of an instruction is that a Violation's role names."""
+    from hlo.parser import spans  # for errors alone
+
     if instruction.source is None:
         return None
     if role.startswith("operand ") and role[8:].isdigit():

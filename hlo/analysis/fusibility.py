@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hlo.analysis.call_budget import MOST_COPIED
-from hlo.analysis.lane_loops import lane_loop
 from hlo.attributes.window import Window
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.graph import calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-from hlo.ops.table import INDEX_MAPS, OPS, KernelFamily, Trait, opcodes
+from hlo.ops.table import INDEX_MAPS, OPS, KernelFamily, Opcodes, Trait, opcodes
 
 _MOST_JOINED = 64  # The most operands of a concatenate that are a loop nest each.
 _MOST_SEARCHED = 64  # Instructions behind a producer that are looked at.
 MOVEMENT = opcodes(INDEX_MAPS) & opcodes(Trait.MOVEMENT)
 # Ops that an output fusion may hold beside elementwise ones.
 FINISHING = opcodes(Trait.FINISHES)
-CONTRACTIONS = frozenset(o for o, row in OPS.items() if row.family is KernelFamily.CONTRACTION)
+CONTRACTIONS = Opcodes(lambda opcode: OPS[opcode].family is KernelFamily.CONTRACTION)
 _ELEMENTWISE = opcodes(Trait.ELEMENTWISE)
 _FUSIBLE = MOVEMENT | opcodes(Trait.FUSES)
 SCALAR_STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
@@ -72,6 +71,8 @@ def is_fusible_computation(computation: Computation, known: dict[Computation, in
 def _is_held(member: Instruction) -> bool:
     """Whether a kernel can hold a member, what a fusion calls aside."""
     if member.opcode == "while":
+        from hlo.analysis.lane_loops import lane_loop  # for few programs
+
         return lane_loop(member) is not None
     return is_fusible(member) or member.opcode in _CALLS_INSIDE
 

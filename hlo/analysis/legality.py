@@ -11,6 +11,7 @@ Does not know: buffers, LLVM.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from hlo.analysis.block_size import is_blocked
 from hlo.analysis.fusibility import contraction_of, is_wide_concatenate
@@ -19,13 +20,13 @@ from hlo.indexing.queries import keeps_positions
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, compatible
-from hlo.ops.collectives import GroupAttributes
-from hlo.ops.custom_call import IDENTITIES, own_target
-from hlo.ops.table import OPS, KernelFamily, Trait, opcodes
+from hlo.ops.custom_targets import IDENTITIES, own_target
+from hlo.ops.table import OPS, KernelFamily, Opcodes, Trait, opcodes
 
-CONTROL = frozenset(o for o, row in OPS.items() if row.family is KernelFamily.CONTROL)
+CONTROL = Opcodes(lambda opcode: OPS[opcode].family is KernelFamily.CONTROL)
 SOURCES = opcodes(Trait.SOURCE)
-FORWARDING = frozenset(o for o, row in OPS.items() if row.family is KernelFamily.FREE) - SOURCES
+FORWARDING = Opcodes(lambda opcode: OPS[opcode].family is KernelFamily.FREE) - SOURCES
+_COLLECTIVE = opcodes(Trait.COLLECTIVE)
 
 
 def family_of(instruction: Instruction) -> KernelFamily:
@@ -54,8 +55,18 @@ def is_contraction(instruction: Instruction) -> bool:
 
 def is_forwarding(instruction: Instruction) -> bool:
     """Whether every leaf of the value is a leaf of an operand (or has no defined value)."""
-    forwards = _FORWARDS.get(instruction.opcode)
+    forwards = _forwards(instruction.opcode)
     return forwards is not None and forwards(instruction)
+
+
+@cache
+def _forwards(opcode: str) -> Callable[[Instruction], bool] | None:
+    """What says whether an instruction of the opcode is one."""
+    if opcode in _FORWARDS:
+        return _FORWARDS[opcode]
+    if opcode in FORWARDING:
+        return _always
+    return _stays_on_device if opcode in _COLLECTIVE else None
 
 
 def _always(instruction: Instruction) -> bool:
@@ -106,6 +117,8 @@ def _stays_on_device(collective: Instruction) -> bool:
         return True
     if collective.opcode in ("collective-permute", "collective-permute-start"):
         return collective.get("source_target_pairs") == ((0, 0),)
+    from hlo.ops.collectives import GroupAttributes  # a family that few programs need
+
     groups = GroupAttributes.of(collective.attributes).replica_groups.groups()
     return not groups or next((g for g in groups if 0 in g), None) == (0,)
 
@@ -128,8 +141,6 @@ def _is_whole_bytes(dtype: dt.DType) -> bool:
 
 
 _FORWARDS: dict[str, Callable[[Instruction], bool]] = {
-    **dict.fromkeys(FORWARDING, _always),
-    **dict.fromkeys(opcodes(Trait.COLLECTIVE) - FORWARDING, _stays_on_device),
     "bitcast": bitcast_keeps_order,
     "custom-call": _is_identity_call,
     "convert": _is_whole,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.analysis.selections import is_symmetric_selection, ordering_index
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import Trait, opcodes
@@ -36,7 +35,7 @@ class Reducer(Struct, frozen=True):
     @property
     def selects(self) -> bool:
         """Whether a result is one of the elements, hence needs no rounding."""
-        return bool(self.opcodes) and _TAKING_ONE.issuperset(self.opcodes)
+        return bool(self.opcodes) and all(opcode in _TAKING_ONE for opcode in self.opcodes)
 
     @property
     def name(self) -> str:
@@ -68,6 +67,8 @@ def reducer_of(instruction: Instruction) -> Reducer:
             for r in results
         )
         return Reducer(computation, opcodes, reassociates=True, idempotent=idempotent)
+    from hlo.analysis.selections import is_symmetric_selection, ordering_index  # few are neither
+
     if is_symmetric_selection(computation):
         return Reducer(computation, (), reassociates=True, idempotent=True)
     index = ordering_index(instruction) if instruction.opcode == "reduce" else None

@@ -27,7 +27,6 @@ from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.movement import IotaAttributes
-from hlo.ops.reduction import ReduceAttributes
 from hlo.ops.table import OPS, Trait, attributes_of, evaluation_keywords, opcodes
 
 Pairs = list[np.ndarray]  # A table: a column of values and one of indices.
@@ -48,7 +47,8 @@ def ordering_index(reduce: Instruction) -> int | None:
     or the earlier one.
     """
     reduced = reduction_dims(reduce).reduced
-    computation = ReduceAttributes[Computation].of(reduce.attributes).to_apply
+    computation = reduce["to_apply"]
+    assert isinstance(computation, Computation), "what it calls"
     if len(reduced) != 1 or len(reduce.operands) != 4 or not _is_selection(computation):
         return None
     for k in (1, 0):

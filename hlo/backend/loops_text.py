@@ -21,7 +21,7 @@ from hlo.backend.planning.program import kernel_steps
 from hlo.backend.planning.steps import COPY_UNIT_BYTES, copy_kernel
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
-from hlo.ops.custom_call import own_target
+from hlo.ops.custom_targets import own_target
 
 Printed = Callable[[LoopSchedule], list[str]]
 

@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 
 
 class Wanted(Struct, frozen=True):
-    """What is printed: a stage; of one kernel only; with reasons."""
+    """What is printed: a stage; of one kernel only; with reasons; with LLVM's times."""
 
     emit: str
     kernel: str | None
     remarks: bool
+    timed: bool = False
 
 
 CodeFor: TypeAlias = "tuple[str, Machine | None]"  # the numerics mode and the machine
@@ -144,7 +145,8 @@ def _regex(ctx: click.Context, param: click.Parameter, text: str | None) -> str 
               type=click.Choice(["full", "diff"]), help="Print after changes.")  # fmt: skip
 @click.option("--print-after", "printed_after", multiple=True, type=PASSES, metavar="PASS",
               help="Print the module after each run of a pass; may be repeated.")  # fmt: skip
-@click.option("--time-passes", is_flag=True, help="Tables of passes and rules on stderr.")
+@click.option("--time-passes", is_flag=True, help="Tables of passes and rules on "
+              "stderr; with --emit=asm also of LLVM's time for each kernel.")  # fmt: skip
 @click.option(
     "--dump-to", type=FILE, default=None, metavar="DIR", help="Numbered files, one per stage."
 )
@@ -179,7 +181,7 @@ def command(
     from hlo import driver
 
     options = print_options(form, fields)
-    wanted = _wanted(emit, kernel, remarks=remarked is not None)
+    wanted = _wanted(emit, kernel, remarks=remarked is not None, timed=time_passes)
     if listed:
         tell(listing(listed), nl=False)
         return 0
@@ -288,10 +290,10 @@ def _pass_names(given: tuple[str, ...]) -> frozenset[str]:
     return frozenset(name for name in found.values() if name is not None)
 
 
-def _wanted(emit: str, kernel: str | None, *, remarks: bool) -> Wanted:
+def _wanted(emit: str, kernel: str | None, *, remarks: bool, timed: bool) -> Wanted:
     if kernel is not None and emit not in ("asm", "loops"):
         raise click.UsageError("--kernel goes with --emit=asm or --emit=loops")
-    return Wanted(emit, kernel, remarks=remarks)
+    return Wanted(emit, kernel, remarks=remarks, timed=timed and emit == "asm")
 
 
 def _pipeline_text(path: str) -> str:
@@ -345,4 +347,8 @@ def _emitted(
     if text is not None:
         return text
     text = stage_text(made, emit, wanted.kernel, remarks=wanted.remarks)
+    if wanted.timed:
+        from hlo.backend.code_times import code_times  # for the flag alone
+
+        say(code_times(made), nl=False)
     return text if text.endswith("\n") else text + "\n"

@@ -200,11 +200,12 @@ def _rival(compare: str, program: Program) -> str | check.Recorded:
 def _prepared(module: Module, fill: int | None, *, one_device: bool) -> Module:
     """The module as it runs, verified."""
     from hlo import driver
-    from hlo.tools.fill import fill_elided
 
     if one_device:
         module = driver.optimize(module, "sharding-remover")
     if fill is not None:
+        from hlo.tools.fill import fill_elided
+
         module = fill_elided(module, fill)
     driver.verify(module)
     return module

@@ -21,7 +21,7 @@ from hlo.formats.module_text import module_of
 from hlo.formats.stablehlo import message_of_mlir
 from hlo.formats.wire import decode
 from hlo.ir.module import Module
-from hlo.ops.custom_call import TARGETS
+from hlo.ops.custom_targets import TARGETS
 from hlo.runtime.ffi import register_ffi
 from hlo.tools import jax_door
 

@@ -1,27 +1,82 @@
-"""The op table: one row per opcode, filed by family; importing this package fills it."""
+"""The op table: one row per opcode, filed by family; families are imported by need."""
 
-from hlo.ops import (  # noqa: F401  # each module enters its rows
-    collectives,
-    contraction,
-    control,
-    conversion,
-    convolution,
-    copying,
-    custom_call,
-    device_ids,
-    dynamic,
-    dynamic_slicing,
-    elementwise,
-    exchanges,
-    host,
-    indexing,
-    lapack,
-    library_targets,
-    linear_algebra,
-    movement,
-    normalization,
-    random,
-    reduction,
-    sorting,
-    windowed_reduction,
-)
+from collections.abc import Iterator
+
+from hlo.ops.custom_targets import TARGETS
+from hlo.ops.table import OPS
+
+
+def _families() -> Iterator[None]:
+    """Each enters its rows, those first that most programs need."""
+    from hlo.ops import control  # noqa: F401
+
+    yield
+
+    from hlo.ops import elementwise  # noqa: F401
+
+    yield
+
+    from hlo.ops import movement  # noqa: F401
+
+    yield
+
+    from hlo.ops import reduction  # noqa: F401
+
+    yield
+
+    from hlo.ops import conversion  # noqa: F401
+
+    yield
+
+    from hlo.ops import contraction  # noqa: F401
+
+    yield
+
+    from hlo.ops import dynamic_slicing  # noqa: F401
+
+    yield
+
+    from hlo.ops import indexing  # noqa: F401
+
+    yield
+
+    from hlo.ops import convolution  # noqa: F401
+
+    yield
+
+    from hlo.ops import copying, random, sorting  # noqa: F401
+
+    yield
+
+    from hlo.ops import windowed_reduction  # noqa: F401
+
+    yield
+
+    from hlo.ops import custom_call, linear_algebra  # noqa: F401
+
+    yield
+
+    from hlo.ops import dynamic, normalization  # noqa: F401
+
+    yield
+
+    from hlo.ops import collectives, device_ids, exchanges, host  # noqa: F401
+
+    yield
+
+
+def _libraries() -> Iterator[None]:
+    """Each enters functions of targets."""
+    from hlo.ops import custom_call  # noqa: F401
+
+    yield
+    from hlo.ops import library_targets  # noqa: F401
+
+    yield
+    from hlo.ops import lapack  # noqa: F401
+
+    yield
+
+
+OPS.fill_from(_families())
+TARGETS.fill_from(_libraries())

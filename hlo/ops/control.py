@@ -21,8 +21,7 @@ from hlo.ir.shape import ProgramShape, Shape, compatible
 from hlo.ops.attributes import Attributes, F
 from hlo.ops.callee import Callee
 from hlo.ops.context import Context
-from hlo.ops.conversion import written
-from hlo.ops.shape_rules import text
+from hlo.ops.shape_rules import text, written
 from hlo.ops.table import KernelFamily, Op, Trait
 
 Array = np.ndarray

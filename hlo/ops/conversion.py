@@ -23,15 +23,8 @@ from hlo.ops.numerics.representation import (
     rounded,
     widen,
 )
-from hlo.ops.shape_rules import check_array, check_dims, check_kind, text
+from hlo.ops.shape_rules import check_array, check_dims, check_kind, text, written
 from hlo.ops.table import Op, Trait
-
-
-def written(shape: Shape | None, at: str = "result") -> Shape:
-    """The result shape of an op whose shape text may not leave out."""
-    if shape is None:
-        raise Violation("shape-mismatch", at, "left out", "a written shape: it cannot be inferred")
-    return shape
 
 
 class Convert(Op):

@@ -10,7 +10,6 @@ from itertools import count
 from typing import Annotated, Generic
 
 import numpy as np
-from msgspec import Struct
 
 from hlo.attributes.aliasing import OUTPUT_TO_OPERAND_ALIASING, OperandAlias
 from hlo.attributes.dim_labels import DIM_LABELS, DimLabels
@@ -21,32 +20,16 @@ from hlo.attributes.scalars import BOOL, INT64, STRING
 from hlo.attributes.shapes import SHAPES
 from hlo.attributes.window import WINDOW, Window
 from hlo.errors import HloError, Violation
-from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import ProgramShape, Shape, shape_text
 from hlo.ops.attributes import Attributes, F
 from hlo.ops.callee import Callee
 from hlo.ops.context import Context
-from hlo.ops.conversion import written
+from hlo.ops.custom_targets import HANDLERS, IDENTITIES, REGISTERED, TARGETS, CustomCall, Target
+from hlo.ops.shape_rules import written
 from hlo.ops.table import Op, Trait
 
 Array = np.ndarray
-
-
-class CustomCall(Struct, frozen=True):
-    """What a target's function learns beside the operand values."""
-
-    target: str
-    shape: Shape
-    operand_shapes: tuple[Shape, ...]
-    backend_config: str
-    called: tuple[Callee, ...]
-    context: Context
-
-
-Target = Callable[..., object]  # (*operands, call: CustomCall) -> value of call.shape
-TARGETS: dict[str, Target] = {}
-REGISTERED: set[str] = set()  # Names of the user's functions, whose errors are the user's.
 
 
 def register_custom_call(name: str, function: Callable[..., object]) -> None:
@@ -61,25 +44,6 @@ def register_custom_call(name: str, function: Callable[..., object]) -> None:
     TARGETS[name] = target
     REGISTERED.add(name)
     HANDLERS.discard(name)
-
-
-def own_target(instruction: Instruction) -> str:
-    """The target of a custom call that is no function of the user's; "" of any other op."""
-    target = instruction.attributes.get("custom_call_target")
-    return target if isinstance(target, str) and target not in REGISTERED else ""
-
-
-HANDLERS: set[str] = set()  # names of targets that are handlers of XLA's FFI, which are C functions
-
-
-def is_handled(instruction: Instruction) -> bool:
-    """Whether native code calls an instruction's handlers: its operands and results lie by rows."""
-    if instruction.get("custom_call_target") not in HANDLERS:
-        return False
-    given = CustomCallAttributes.of(instruction.attributes).operand_layout_constraints or ()
-    shapes = (*given, instruction.shape)
-    leaves = (leaf for shape in shapes for leaf in shape.leaves() if leaf.is_array)
-    return all(leaf.layout is None or leaf.layout.is_default_order for leaf in leaves)
 
 
 _numbers = count()
@@ -250,18 +214,13 @@ def _callback_refusal(name: str) -> Violation:
     )
 
 
-# Targets that are the identity on one CPU device (docs/control.md 5.4).
-IDENTITIES = (
-    "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.GlobalToLocalShape",
-    "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding", "MaximalSharding",
-    "ShardBarrierFrom", "ShardBarrierTo", "LayoutConstraint", "MoveToHost", "MoveToDevice",
-    "PinToDevice", "SetBound", "annotate_device_placement",
-)  # fmt: skip
 CALLBACKS = (
     "xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback",
     "xla_buffer_python_cpu_callback", "xla_python_cpu_callback",
 )  # fmt: skip
-TARGETS.update(dict.fromkeys(IDENTITIES, _identity))
-TARGETS.update(dict.fromkeys(CALLBACKS, _refused_callback))
-TARGETS["AllocateBuffer"] = _uninitialised
-TARGETS["GetRngSeed"] = _seed
+for _name in IDENTITIES:
+    TARGETS.enter(_name, _identity)
+for _name in CALLBACKS:
+    TARGETS.enter(_name, _refused_callback)
+TARGETS.enter("AllocateBuffer", _uninitialised)
+TARGETS.enter("GetRngSeed", _seed)

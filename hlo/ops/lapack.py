@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hlo.errors import Violation
-from hlo.ops.custom_call import TARGETS, CustomCall
+from hlo.ops.custom_targets import TARGETS, CustomCall
 from hlo.ops.lapack_workspace import work_size
 from hlo.ops.linear_algebra import substituted
 
@@ -327,7 +327,8 @@ _BATCHED = {
     for letter in letters
 }
 MATRIX_TARGETS = frozenset(_BATCHED)
-TARGETS.update(_BATCHED)
+for _name, _function in _BATCHED.items():
+    TARGETS.enter(_name, _function)
 
 
 def _tridiagonal_perturbed(*operands: Array, call: CustomCall) -> object:
@@ -335,4 +336,4 @@ def _tridiagonal_perturbed(*operands: Array, call: CustomCall) -> object:
     return _batched(letter, _perturbed, (1, 1, 1, 2))(*operands, call=call)
 
 
-TARGETS["tridiagonal_solve_perturbed_ffi"] = _tridiagonal_perturbed
+TARGETS.enter("tridiagonal_solve_perturbed_ffi", _tridiagonal_perturbed)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hlo.ops.custom_call import TARGETS, CustomCall
+from hlo.ops.custom_targets import TARGETS, CustomCall
 from hlo.ops.sorting import TopK, TopKAttributes
 
 Array = np.ndarray
@@ -82,14 +82,10 @@ def _csr_product(
     return result.astype(right.dtype)
 
 
-TARGETS.update(
-    {
-        "TopK": _top_k,
-        "Qr": _qr,
-        "ProductOfElementaryHouseholderReflectors": _householder_product,
-        "Eigh": _eigh,
-        "PadToStatic": _pad_to_static,
-        "SliceToDynamic": _slice_to_dynamic,
-        "cpu_csr_sparse_dense_ffi": _csr_product,
-    }
-)
+TARGETS.enter("TopK", _top_k)
+TARGETS.enter("Qr", _qr)
+TARGETS.enter("ProductOfElementaryHouseholderReflectors", _householder_product)
+TARGETS.enter("Eigh", _eigh)
+TARGETS.enter("PadToStatic", _pad_to_static)
+TARGETS.enter("SliceToDynamic", _slice_to_dynamic)
+TARGETS.enter("cpu_csr_sparse_dense_ffi", _csr_product)

@@ -14,11 +14,10 @@ from hlo.ir.dtype import DType, Kind
 from hlo.ir.shape import Shape
 from hlo.ops.attributes import Attributes
 from hlo.ops.context import Context
-from hlo.ops.conversion import written
 from hlo.ops.numerics.conversion import converted
 from hlo.ops.numerics.generators import philox_bits, threefry_bits
 from hlo.ops.numerics.representation import Array, from_codes, rounded, widen, wrapped
-from hlo.ops.shape_rules import check_array, check_kind, text
+from hlo.ops.shape_rules import check_array, check_kind, text, written
 from hlo.ops.table import KernelFamily, Op, Trait
 
 MASK64 = 2**64 - 1

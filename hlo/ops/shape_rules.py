@@ -30,6 +30,13 @@ def text(shape: Shape) -> str:
     return shape_text(shape, layout=False)
 
 
+def written(shape: Shape | None, at: str = "result") -> Shape:
+    """The result shape of an op whose shape text may not leave out."""
+    if shape is None:
+        raise Violation("shape-mismatch", at, "left out", "a written shape: it cannot be inferred")
+    return shape
+
+
 def check_array(shape: Shape, at: str, constraint: str) -> None:
     """Refuse a tuple, token, opaque or buffer."""
     if not shape.is_array:

@@ -8,12 +8,13 @@ The third reading, emit, lives in hlo/backend/emitters/, which may import llvmli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from enum import Enum, Flag, auto
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
+from hlo.entered import Entered
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -180,12 +181,11 @@ class Op:
             enter(cls.opcode, cls)
 
 
-OPS: dict[str, type[Op]] = {}
+OPS: Entered[str, type[Op]] = Entered()
 
 
 def enter(opcode: str, row: type[Op]) -> None:
     """Put a row into the table."""
-    assert opcode not in OPS, f"two rows for {opcode}"
     if not hasattr(row, "family"):
         value = row.traits._value_
         row.family = next(
@@ -193,7 +193,7 @@ def enter(opcode: str, row: type[Op]) -> None:
         )
     if not hasattr(row, "cost"):
         row.cost = NOTHING if row.traits._value_ & _MOVES._value_ else ONE_OPERATION
-    OPS[opcode] = row
+    OPS.enter(opcode, row)
 
 
 _MOVES = Trait.MOVEMENT | Trait.FREE
@@ -204,10 +204,46 @@ _FAMILIES = (
 )
 
 
-def opcodes(traits: Trait) -> frozenset[str]:
+class Opcodes(Set[str]):
+    """The opcodes of which something holds, each asked about when it is first looked for.
+
+    Whoever goes through all of them has all families imported; unions and the like do not.
+    """
+
+    def __init__(self, holds: Callable[[str], bool]) -> None:
+        self._holds = holds
+        self._known: dict[object, bool] = {}
+
+    def __contains__(self, opcode: object) -> bool:
+        known = self._known.get(opcode)
+        if known is None:
+            known = self._known[opcode] = isinstance(opcode, str) and self._holds(opcode)
+        return known
+
+    def __iter__(self) -> Iterator[str]:
+        return filter(self.__contains__, OPS)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @classmethod
+    def _from_iterable(cls, found: Iterable[str]) -> Set[str]:  # type: ignore[override]  # of any set less this one
+        return frozenset(found)
+
+    def __or__(self, other: Set[Any]) -> Opcodes:
+        return Opcodes(lambda opcode: opcode in self or opcode in other)
+
+    def __and__(self, other: Set[Any]) -> Opcodes:
+        return Opcodes(lambda opcode: opcode in self and opcode in other)
+
+    def __sub__(self, other: Set[Any]) -> Opcodes:
+        return Opcodes(lambda opcode: opcode in self and opcode not in other)
+
+
+def opcodes(traits: Trait) -> Opcodes:
     """Those of the rows with any of the traits."""
     asked = traits._value_  # numbers: see has_trait
-    return frozenset(o for o, row in OPS.items() if row.traits._value_ & asked)
+    return Opcodes(lambda opcode: opcode in OPS and OPS[opcode].traits._value_ & asked != 0)
 
 
 def op(opcode: str) -> type[Op]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-import hlo.ops  # noqa: F401  # all modules that enter rows
 from hlo.attributes.aliasing import OUTPUT_TO_OPERAND_ALIASING
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.names import COMPUTATION

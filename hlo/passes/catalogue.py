@@ -8,7 +8,7 @@ in NEEDS, and most stand in rare.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Set
 
 from hlo.ops.table import Trait, opcodes
 from hlo.passes.algsimp import algsimp
@@ -51,7 +51,7 @@ _COMMON: dict[str, Pass] = {
 
 # Opcodes of which a module needs one for a pass to have anything to do. It is not run on others,
 # and those of rare.py are not imported for them.
-NEEDS: dict[str, frozenset[str]] = {
+NEEDS: dict[str, Set[str]] = {
     "batchnorm_expander": opcodes(Trait.EXPANDED),
     "conditional-to-select": frozenset({"conditional"}),
     "map-expander": frozenset({"map"}),

@@ -61,6 +61,7 @@ _MOST_REDUCED = COMMON.second_cache.bytes // 2048
 _FEW_REDUCED = 256  # Columns up to this length may lie wherever they are.
 # The longest columns of a strip that keeps what would else be computed again or written out.
 _MOST_COSTLY = 4096
+_FINISHING = FINISHING | {"constant"}
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
 # A reduction of so many times fewer elements than a group has shares none of its arrays with it.
 _FEW_INPUTS = 4
@@ -259,7 +260,7 @@ def _hindrance(group: Group, producer: Instruction, max_size: int) -> str:
         return f"the kernel of %{root.name} would have more than {_MOST_OPERANDS} operands"
     if producer.opcode == "concatenate" and len(producer.operands) > _MOST_CONCATENATED:
         return f"it joins more than {_MOST_CONCATENATED} arrays"
-    is_finishing = producer.opcode in (*FINISHING, "constant") or is_elementwise(producer)
+    is_finishing = producer.opcode in _FINISHING or is_elementwise(producer)
     if group.contraction and not is_finishing:
         return f"tiles of %{group.contraction.name} are finished element by element"
     if root.opcode == "dynamic-update-slice" and producer.opcode != "constant":

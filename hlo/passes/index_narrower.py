@@ -28,6 +28,7 @@ from hlo.passes.rewriting import is_pinned
 _SIGNED, _UNSIGNED = (dt.S8, dt.S16, dt.S32), (dt.U8, dt.U16, dt.U32)
 _FLOAT_BITS = 32  # Bits of the lanes in which narrower floats are computed.
 _PICKS = opcodes(Trait.TAKES_ONE)
+_FOLLOWING = _PICKS | {"compare"}
 
 
 class _Indices(Struct, frozen=True):
@@ -109,7 +110,7 @@ def _picks_only(computation: Computation, which: int) -> bool:
         inside = [o in found for o in picked or instruction.operands]
         if instruction is root or not any(o in found for o in instruction.operands):
             continue
-        if not all(inside) or instruction.opcode not in _PICKS | {"compare"}:
+        if not all(inside) or instruction.opcode not in _FOLLOWING:
             return False
     return True
 

@@ -18,7 +18,6 @@ from math import prod
 
 import numpy as np
 
-from hlo.analysis.selections import is_symmetric_selection, ordering_index
 from hlo.indexing.reductions import reduction_dims
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
@@ -132,6 +131,8 @@ def _starts(reduce: Instruction, made: Made) -> list[Instruction] | None:
             return None
         key = (neutral.shape, neutral.array.tobytes())
         return [_shared(made, key, lambda: make_constant(reduce, neutral))]
+    from hlo.analysis.selections import is_symmetric_selection, ordering_index  # of several arrays
+
     body: Computation = reduce["to_apply"]  # type: ignore[assignment]  # a COMPUTATION
     is_selection = is_symmetric_selection(body) or ordering_index(reduce) is not None
     return list(inits) if is_selection else None
@@ -228,6 +229,7 @@ def _reducer(module: Module, like: Instruction, opcode: str, scalar: Shape) -> C
 
 def _opcode(reduce: Instruction) -> str:
     """Of a reducer that is one op on its two parameters; else empty."""
+
     body: Computation = reduce["to_apply"]  # type: ignore[assignment]  # a COMPUTATION
     root = body.root
     is_plain = set(root.operands) == set(body.parameters) and len(root.operands) == 2

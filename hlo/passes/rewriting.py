@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -37,7 +37,7 @@ class Rule(Struct, frozen=True):
     """One equation. exact: bit-equal in IEEE arithmetic for every input (NaN payloads aside)."""
 
     name: str
-    opcode: str
+    opcodes: Set[str]
     operand: str | None
     function: Rewrite
     exact: bool
@@ -51,22 +51,31 @@ class Rule(Struct, frozen=True):
 
 Heard = Callable[[Rule, Instruction, Instruction], None]
 RULES: dict[str, Rule] = {}
-RulesOf = dict[str, list[Rule]]  # an opcode
-_BY_OPCODE: RulesOf = {}
+
+
+class RulesOf(dict[str, list[Rule]]):
+    """By opcode, those of the rules that the limits allow; found when it is first met."""
+
+    def __init__(self, allows: Callable[[Rule], bool]) -> None:
+        super().__init__()
+        self._allows = allows
+
+    def __missing__(self, opcode: str) -> list[Rule]:
+        found = [r for r in RULES.values() if opcode in r.opcodes and self._allows(r)]
+        self[opcode] = found
+        return found
 
 
 def rewrite(
-    *opcodes: str, operand: str | None = None, exact: bool = True
+    *opcodes: str, among: Set[str] = frozenset(), operand: str | None = None, exact: bool = True
 ) -> Callable[[Rewrite], Rewrite]:
     """Register a rule for its root opcodes; `operand`: some operand must have this opcode."""
 
     def register(function: Rewrite) -> Rewrite:
         family = function.__module__.rsplit(".", 1)[-1]
-        for opcode in opcodes:
-            name = function.__name__.replace("_", "-")
-            rule = Rule(name, opcode, operand, function, exact, family)
-            RULES[name] = rule
-            _BY_OPCODE.setdefault(opcode, []).append(rule)
+        name = function.__name__.replace("_", "-")
+        roots = frozenset(opcodes) if opcodes else among
+        RULES[name] = Rule(name, roots, operand, function, exact, family)
         _allowed.cache_clear()
         return function
 
@@ -92,14 +101,12 @@ class Limits(Struct):
 
 
 @lru_cache(maxsize=8)
-def _allowed(
-    *, inexact: bool, only: frozenset[str], without: frozenset[str]
-) -> dict[str, list[Rule]]:
+def _allowed(*, inexact: bool, only: frozenset[str], without: frozenset[str]) -> RulesOf:
     def allows(rule: Rule) -> bool:
         is_wanted = not only or rule.name in only
         return is_wanted and (rule.exact or inexact) and rule.name not in without
 
-    return {opcode: [r for r in rules if allows(r)] for opcode, rules in _BY_OPCODE.items()}
+    return RulesOf(allows)
 
 
 def apply_rules(module: Module, limits: Limits | None = None) -> Counter[str]:
@@ -162,7 +169,7 @@ def _fixed_point(
 
 def _round(
     computation: Computation,
-    rules: dict[str, list[Rule]],
+    rules: RulesOf,
     limits: Limits,
     hits: Counter[str],
     budget: int,
@@ -202,10 +209,8 @@ def is_pinned(instruction: Instruction) -> bool:
     )
 
 
-def _first_match(
-    instruction: Instruction, rules: dict[str, list[Rule]]
-) -> tuple[Rule, Instruction] | None:
-    candidates = rules.get(instruction.opcode)
+def _first_match(instruction: Instruction, rules: RulesOf) -> tuple[Rule, Instruction] | None:
+    candidates = rules[instruction.opcode]
     if not candidates:
         return None
     inner = {None, *[o.opcode for o in instruction.operands]}

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from hlo.errors import HloError
 
-LATE, EXITING, HANDLER = 3, 4, 5  # of run_ir
+LATE, EXITING, HANDLER = 3, 4, 5  # of hlo/backend/entry/process.py
 LONGEST_S = 1e9  # more is for ever, and more than the clock holds in nanoseconds
 
 

@@ -19,8 +19,6 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.ops.contraction import DotDimensions
-from hlo.ops.convolution import ConvolutionAttributes
 from hlo.ops.table import INDEX_MAPS, Trait, has_trait
 from hlo.passes.patterns.matching import splat_literal
 
@@ -184,9 +182,13 @@ def _of_contraction(instruction: Instruction) -> Asked:
     attributes = instruction.attributes
     lhs, rhs = instruction.operands[:2]
     if instruction.opcode == "dot":
+        from hlo.ops.contraction import DotDimensions  # as the next, for programs with one
+
         dims = DotDimensions.of(attributes).rhs_contracting_dims
         terms = math.prod(rhs.shape.dims[d] for d in dims)
     else:
+        from hlo.ops.convolution import ConvolutionAttributes
+
         labels = ConvolutionAttributes.of(attributes).dim_labels
         terms = rhs.shape.size // max(1, rhs.shape.dims[labels.rhs_output_feature])
     weights = max((rhs, lhs), key=_constancy)

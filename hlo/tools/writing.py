@@ -16,9 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO
@@ -157,6 +155,9 @@ def _takes_over(handle: int, status: os.stat_result) -> bool:
 
 def _overwrite(target: str, write: Write) -> None:
     """Put new bytes into the file that is there; a failure leaves the old ones."""
+    import shutil  # for files that stay the same inode
+    import tempfile
+
     with tempfile.TemporaryFile() as made, tempfile.TemporaryFile() as old:
         write(made)
         with open(target, "r+b", buffering=0) as file:

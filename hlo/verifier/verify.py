@@ -10,18 +10,8 @@ from __future__ import annotations
 
 from hlo.errors import HloErrors
 from hlo.ir.module import Module
-from hlo.verifier import (
-    asynchronous,
-    buffers,
-    calls,
-    collectives,
-    header,
-    instructions,
-    layouts,
-    shardings,
-    structure,
-    transfers,
-)
+from hlo.ops.table import Trait, opcodes
+from hlo.verifier import buffers, calls, header, instructions, layouts, structure
 from hlo.verifier.report import Locator, Report, whole_instruction
 
 
@@ -56,8 +46,33 @@ def _check_meaning(module: Module, report: Report, *, layout_sensitive: bool) ->
                 layouts.check_sensitive(instruction, report)
     calls.check(module, report)
     buffers.check(module, report)
-    asynchronous.check(module, report)
-    transfers.check(module, report)
-    collectives.check(module, report)
-    shardings.check(module, report)
+    _check_devices(module, report)
     header.check(module, report, layout_sensitive=layout_sensitive)
+
+
+_COLLECTIVES, _TRANSFERS = opcodes(Trait.COLLECTIVE), opcodes(Trait.TRANSFERS)
+_ASYNCHRONOUS = ("-start", "-update", "-done")  # how the opcodes of chains end
+
+
+def _check_devices(module: Module, report: Report) -> None:
+    """What several devices, or several threads of a device, do together; most programs have none
+    of it, and import nothing for it.
+    """
+    everything = [i for c in module.computations for i in c.instructions]
+    present = {i.opcode for i in everything}
+    if any(opcode.endswith(_ASYNCHRONOUS) for opcode in present):
+        from hlo.verifier import asynchronous
+
+        asynchronous.check(module, report)
+    if any(opcode in _TRANSFERS for opcode in present):
+        from hlo.verifier import transfers
+
+        transfers.check(module, report)
+    if any(opcode in _COLLECTIVES for opcode in present):
+        from hlo.verifier import collectives
+
+        collectives.check(module, report)
+    if any("sharding" in i.attributes for i in everything):
+        from hlo.verifier import shardings
+
+        shardings.check(module, report)

@@ -12,7 +12,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-import hlo.ops  # noqa: F401  # fills the table
 from hlo.errors import HloError, Violation
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir import dtype as dt

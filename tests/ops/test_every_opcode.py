@@ -1,6 +1,5 @@
 """The op table and tests/ops name the same opcodes."""
 
-import hlo.ops  # noqa: F401  # fills the table
 from hlo.ops.table import OPS
 from tests.support.op_files import OPS_FOLDER
 

@@ -27,10 +27,10 @@ from pathlib import Path
 
 import numpy as np
 
-import hlo.ops  # fills the table
 from hlo.errors import HloError, Violation
 from hlo.interpreter.evaluate import evaluate
 from hlo.interpreter.run import literal_value
+from hlo.ir.dtype import from_numpy
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import compatible
@@ -223,7 +223,7 @@ def differing(actual: np.ndarray, expected: np.ndarray, ulp: float | None) -> np
 
 
 def _is_float(array: np.ndarray) -> bool:
-    dtype = hlo.ir.dtype.from_numpy(array.dtype)
+    dtype = from_numpy(array.dtype)
     return dtype is not None and dtype.is_float
 
 

@@ -34,13 +34,8 @@ CHANGED = {
     "analysis/leaves.py _known": "checked after it is found; the same whoever counts",
     "garbage.py _pending": "a count that says when to collect",
     "once.py _locks": "a set of weak references",
-    "ops/custom_call.py HANDLERS": "the user's, one entry at a time",
-    "ops/custom_call.py REGISTERED": "the user's, one entry at a time",
-    "ops/custom_call.py TARGETS": "the user's, one entry at a time",
-    "ops/table.py OPS": "entered while modules are imported",
     "parser/actions.py _idle": "a stack: what is taken from it is one thread's",
     "passes/rewriting.py RULES": "entered while modules are imported",
-    "passes/rewriting.py _BY_OPCODE": "entered while modules are imported",
     "analysis/selections.py _known": "an answer, the same whoever asks",
 }
 

@@ -14,8 +14,8 @@ from hlo.ops.table import INDEX_MAPS, OPS, Trait, opcodes
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [p for p in sorted((ROOT / "hlo").rglob("*.py")) if "ops" not in p.parts[len(ROOT.parts) :]]
 # What holds a program together and computes nothing by itself.
-STRUCTURE = opcodes(Trait.FREE | Trait.CALLS) | {
-    "fusion", "async-start", "async-update", "async-done",
+STRUCTURE = {
+    *opcodes(Trait.FREE | Trait.CALLS), "fusion", "async-start", "async-update", "async-done",
 }  # fmt: skip
 ATTRIBUTES = {name for row in OPS.values() for name in row.attrs}
 FORMS = re.compile(r"-(start|update|done)$")

@@ -16,6 +16,7 @@ FILES = sorted((ROOT / "hlo").rglob("*.py"))
 # Each layer may import itself and what stands before it.
 LAYERS = (
     ("source", "garbage", "once", "forking", "choices", "progress"),
+    ("entered",),
     ("errors", "error_codes"),
     ("process_memory", "cache"),
     ("ir",),
@@ -72,6 +73,7 @@ INSTRUCTIONS = "hlo/backend/isa"
 BELOW_INSTRUCTIONS = {"hlo.machine", "hlo.once", "hlo.backend.ir.writer", "hlo.backend.ir.kernel"}
 BELOW_INSTRUCTIONS |= {"hlo.backend.ir.values", "hlo.backend.ir.records", "hlo.ir", "hlo.ir.dtype"}
 BELOW_INSTRUCTIONS |= {"hlo.backend.ir.procedure", "hlo.backend.ir.words"}
+BELOW_INSTRUCTIONS |= {"hlo.backend.ir.interface"}
 # Those that describe machines, and that tell LLVM of one.
 KNOW_FEATURES = {"hlo/machine.py", "hlo/backend/linking/toolchain.py"}
 HLO_WORDS = {"bf16", "popcnt"}  # a type, an op

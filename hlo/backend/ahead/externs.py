@@ -18,7 +18,7 @@ from hlo.backend.ahead.interface import is_identifier
 from hlo.backend.entry.llvm_ir import Extern
 from hlo.backend.planning.program import Program
 from hlo.ir.instruction import Instruction
-from hlo.ops.custom_call import REGISTERED, TARGETS
+from hlo.ops.custom_targets import REGISTERED, TARGETS
 
 
 def externs(program: Program) -> dict[int, Extern]:

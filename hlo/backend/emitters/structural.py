@@ -1,29 +1,56 @@
 """The emitters of structural ops: by opcode, what makes lanes at indices.
 
 Ops that only move elements need none: their index maps say it all (hlo/indexing/maps.py). Those
-that act element by element stand in emitters/table.py.
+that act element by element stand in emitters/table.py. Each file is imported for the first of its
+ops.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hlo.backend.emitters.elemental import Elemental, Emitter
-from hlo.backend.emitters.lane_loop import while_
-from hlo.backend.emitters.random import rng_bit_generator
-from hlo.backend.emitters.reduction import reduce
 from hlo.backend.emitters.values import bitcast_convert, constant, iota, map_
-from hlo.backend.emitters.windows import reduce_window
 from hlo.backend.lanes.nest import Nest
-from hlo.backend.loops.expression import Expression
+from hlo.backend.lanes.types import Lanes
+from hlo.backend.loops.expression import Expression, Path
+from hlo.indexing.affine import Index
+from hlo.ir.instruction import Instruction
+
+
+def _reduce(e: Elemental, instruction: Instruction, at: Sequence[Index], path: Path) -> list[Lanes]:
+    from hlo.backend.emitters.reduction import reduce
+
+    return reduce(e, instruction, at, path)
+
+
+def _window(e: Elemental, instruction: Instruction, at: Sequence[Index], path: Path) -> list[Lanes]:
+    from hlo.backend.emitters.windows import reduce_window
+
+    return reduce_window(e, instruction, at, path)
+
+
+def _random(e: Elemental, instruction: Instruction, at: Sequence[Index], path: Path) -> list[Lanes]:
+    from hlo.backend.emitters.random import rng_bit_generator
+
+    return rng_bit_generator(e, instruction, at, path)
+
+
+def _while(e: Elemental, instruction: Instruction, at: Sequence[Index], path: Path) -> list[Lanes]:
+    from hlo.backend.emitters.lane_loop import while_
+
+    return while_(e, instruction, at, path)
+
 
 STRUCTURAL: dict[str, Emitter] = {
     "bitcast-convert": bitcast_convert,
     "constant": constant,
     "iota": iota,
     "map": map_,
-    "reduce": reduce,
-    "reduce-window": reduce_window,
-    "rng-bit-generator": rng_bit_generator,
-    "while": while_,
+    "reduce": _reduce,
+    "reduce-window": _window,
+    "rng-bit-generator": _random,
+    "while": _while,
 }
 
 

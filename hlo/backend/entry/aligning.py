@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hlo.backend.ir.procedure import MEMCPY, Procedure
+from hlo.backend.ir.interface import MEMCPY
+from hlo.backend.ir.procedure import Procedure
 from hlo.backend.ir.words import Word
 from hlo.backend.planning.program import AlignStep
 

@@ -8,17 +8,15 @@ A row is that of call_ir. Blocks: docs/measurements.md 2. All run under the inte
 from __future__ import annotations
 
 from hlo.backend.entry.layouts import Row
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
-from hlo.backend.ir.words import NULL, Field, Word
+from hlo.backend.entry.process import NDARRAY, NEW_FLAGS
+from hlo.backend.ir.interface import NULL, Field, prototype
+from hlo.backend.ir.procedure import Procedure, Unit
+from hlo.backend.ir.words import Word
 
-# Results from this size on come from the free list, or all that have any bytes.
-BLOCK_BYTES = 32 * 1024
 HEADER_BYTES = 64
 CLASSES = 256
 LINE = 64  # The least block.
 POOL_BYTES = 1 << 30  # The most that the free list holds.
-NDARRAY = "hlo_ndarray"
-NEW_FLAGS = 0x501  # NumPy's flags of new arrays: contiguous in C's order, aligned, writeable.
 
 # A block's header: the next block in its list, its size class, its size without the header.
 NEXT, CLASS, SIZE = Field(0, "ptr"), Field(8), Field(16)

@@ -26,9 +26,10 @@ from hlo.backend.entry import cancel_ir, own_threads_ir, table_ir
 from hlo.backend.entry.host_loops_ir import Host
 from hlo.backend.entry.layouts import Relocation
 from hlo.backend.ir.control import Join
+from hlo.backend.ir.interface import MEMCPY, NULL, Prototype, prototype
 from hlo.backend.ir.ir_module import ENTRY
-from hlo.backend.ir.procedure import MEMCPY, Procedure, Prototype, Unit, prototype
-from hlo.backend.ir.words import NULL, Word
+from hlo.backend.ir.procedure import Procedure, Unit
+from hlo.backend.ir.words import Word
 from hlo.backend.isa import processor
 from hlo.backend.planning.slots import SLOT_HOST_LOOPS
 

@@ -14,37 +14,35 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.entry import block_ir, foreign_ir, run_ir, scalar_ir
-from hlo.backend.entry.block_ir import BLOCK_FREE, BLOCK_NEW, DECREF, INCREF, NDARRAY, NEW_RESULT
+from hlo.backend.entry import block_ir, foreign_ir, scalar_ir
+from hlo.backend.entry.block_ir import BLOCK_FREE, BLOCK_NEW, DECREF, INCREF, NEW_RESULT
 from hlo.backend.entry.foreign_ir import FOREIGN
 from hlo.backend.entry.layouts import Array, Foreign, Object, Record, Relocation, Row
-from hlo.backend.entry.run_ir import RESTORE_THREAD, SAVE_THREAD
+from hlo.backend.entry.process import (
+    CALL,
+    ENTER,
+    GIVES,
+    NDARRAY,
+    PUSH_FRAME,
+    RAISED,
+    RELEASES,
+    RESTORE_THREAD,
+    SAVE_THREAD,
+    TUPLE,
+    WATCHED,
+)
 from hlo.backend.entry.scalar_ir import SCALAR
 from hlo.backend.ir.control import Join
-from hlo.backend.ir.procedure import MEMCPY, Procedure, Unit, prototype
-from hlo.backend.ir.words import NULL, Word
+from hlo.backend.ir.interface import MEMCPY, NULL, prototype
+from hlo.backend.ir.procedure import Procedure, Unit
+from hlo.backend.ir.words import Word
 
-# Flags of the call record: other Python threads may run meanwhile; the result is a tuple; an
-# argument is given away; the run may be stopped, which lets other threads run too.
-RELEASES, TUPLE, GIVES, WATCHED = 1, 2, 4, 8
 # Words of a call's list of addresses and numbers, two for each argument and each result, that lie
 # on the stack. Longer lists lie in a block of the free list, for a thread's stack may be small.
 STACK_WORDS = 256
 # NumPy's flags of arrays: contiguous in C's order and aligned; writeable.
 PLAIN, WRITEABLE = 0x101, 0x400
 
-PYTHON_SYMBOLS = (
-    "Py_IncRef", "Py_DecRef", "PyEval_SaveThread", "PyEval_RestoreThread", "PyTuple_New",
-    "PyTuple_SetItem", "PyObject_Vectorcall", "PyCapsule_New", "PyCapsule_GetPointer",
-    "PyErr_NoMemory", "PyLong_AsLongLongAndOverflow", "PyLong_FromLong",
-    *foreign_ir.PYTHON_SYMBOLS,
-)  # fmt: skip
-LIBRARY_SYMBOLS = ("posix_memalign", "free", "syscall", "memcpy")
-# Places in the table of NumPy's C API.
-NUMPY_SYMBOLS = {"hlo_new_from_descr": 94, "hlo_set_base": 282}
-
-CALL = prototype("ptr", "hlo_call", "ptr", "ptr", "i64")
-PUSH_FRAME = prototype("void", "hlo_push_frame", "ptr", "ptr")
 _STOPPED = prototype("void", "hlo_stopped", "ptr", "ptr", "i32")
 _TUPLE_NEW = prototype("ptr", "PyTuple_New", "i64")
 _TUPLE_SET = prototype("i32", "PyTuple_SetItem", "ptr", "i64", "ptr")
@@ -84,7 +82,7 @@ def _stopped(p: Procedure, record: Word, results: Word, why: Word) -> None:
     count, raise_stopped = record.load(Record.nresults), record.load(Record.stopped)
     n = record.load(Record.nargs)
     argument = p.stack("ptr", 8)
-    with p.when(why.ne(run_ir.RAISED)):
+    with p.when(why.ne(RAISED)):
         number = p.call(_FROM_LONG, why.cast("sext", "i64"))
         argument.put(number)
         p.call(_VECTORCALL, raise_stopped, argument, 1, NULL)
@@ -281,7 +279,7 @@ def _run(p: Procedure, entry: Word, frame: Word, mode: Word) -> Word:
         p.call_address("i32", entry, frame)
         back.go(0)
     with p.when((mode & WATCHED).ne(0)):
-        back.go(p.call(run_ir.ENTER, entry, frame))
+        back.go(p.call(ENTER, entry, frame))
     thread = p.call(SAVE_THREAD)
     p.call_address("i32", entry, frame)
     p.call(RESTORE_THREAD, thread)

@@ -13,9 +13,10 @@ Kernels know no frame: each thread that works for a run keeps its frame in a var
 from __future__ import annotations
 
 from hlo.backend.entry.layouts import Frame
-from hlo.backend.entry.run_ir import PIECES, POLL, POLL_NS, POLL_STEP
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
-from hlo.backend.ir.words import NULL, Field, Word
+from hlo.backend.entry.process import PIECES, POLL, POLL_NS, POLL_STEP
+from hlo.backend.ir.interface import NULL, Field, prototype
+from hlo.backend.ir.procedure import Procedure, Unit
+from hlo.backend.ir.words import Word
 from hlo.backend.planning.slots import SLOT_CANCEL
 
 CANCELLED = 5  # the call's status

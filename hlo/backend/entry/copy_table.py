@@ -12,8 +12,9 @@ from functools import partial
 from msgspec import Struct
 
 from hlo.backend.entry import table_ir
-from hlo.backend.ir.procedure import MEMCPY, Procedure, Unit, prototype
-from hlo.backend.ir.words import Field, Word
+from hlo.backend.ir.interface import MEMCPY, Field, prototype
+from hlo.backend.ir.procedure import Procedure, Unit
+from hlo.backend.ir.words import Word
 from hlo.backend.planning.program import CopyStep, Step
 
 LEAST_COPIES = 64  # So many copies in a row are a loop.

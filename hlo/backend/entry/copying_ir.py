@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
+from hlo.backend.ir.interface import prototype
+from hlo.backend.ir.procedure import Procedure, Unit
 from hlo.backend.ir.words import Word
 
 _MEMCPY, _MEMSET = NAMES = ("memcpy", "memset")

@@ -15,7 +15,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
+from hlo.backend.ir.interface import prototype
+from hlo.backend.ir.procedure import Procedure, Unit
 from hlo.backend.ir.words import Word
 
 _SINGLES = ("fmaf", "floorf", "ceilf", "truncf", "roundevenf", "roundf")

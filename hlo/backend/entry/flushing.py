@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hlo.backend.ir.procedure import Procedure, Prototype
+from hlo.backend.ir.interface import Prototype
+from hlo.backend.ir.procedure import Procedure
 from hlo.backend.ir.words import Word
 from hlo.backend.isa.generic import FloatMode
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from hlo.backend.entry.block_ir import DECREF
 from hlo.backend.entry.layouts import Buffer, Foreign, Row
 from hlo.backend.ir.control import Join
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
-from hlo.backend.ir.words import NULL, Word
+from hlo.backend.ir.interface import NULL, prototype
+from hlo.backend.ir.procedure import Procedure, Unit
+from hlo.backend.ir.words import Word
 
 CONTIGUOUS = 0x8  # PyBUF_ND: sizes, and bytes in C's order
 
-PYTHON_SYMBOLS = ("PyObject_GetAttr", "PyObject_GetBuffer", "PyBuffer_Release", "PyErr_Clear")
 FOREIGN = prototype("ptr", "hlo_foreign", "ptr", "ptr", "ptr")
 _ATTRIBUTE = prototype("ptr", "PyObject_GetAttr", "ptr", "ptr")
 _VIEW = prototype("i32", "PyObject_GetBuffer", "ptr", "ptr", "i32")

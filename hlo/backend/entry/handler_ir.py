@@ -1,6 +1,6 @@
 """The call of a handler of XLA's FFI as LLVM IR: a call frame made of its template, on the stack.
 
-    hlo_call_handler(Handler, row) -> 0, or run_ir.HANDLER: its error is told to Python
+    hlo_call_handler(Handler, row) -> 0, or HANDLER: its error is told to Python
 
 The template is constant; what a call fills in are pointers within it and the addresses of buffers,
 which stand in the row. The handler runs stage by stage; a future that it leaves is waited for.
@@ -8,10 +8,11 @@ which stand in the row. The handler runs stage by stage; a future that it leaves
 
 from __future__ import annotations
 
-from hlo.backend.entry import run_ir
 from hlo.backend.entry.layouts import CallFrame, Handler
-from hlo.backend.ir.procedure import MEMCPY, Procedure, Unit, prototype
-from hlo.backend.ir.words import NULL, Word
+from hlo.backend.entry.process import HANDLER
+from hlo.backend.ir.interface import MEMCPY, NULL, prototype
+from hlo.backend.ir.procedure import Procedure, Unit
+from hlo.backend.ir.words import Word
 from hlo.runtime.ffi_calls import EXECUTE_STAGE, MOST_BYTES
 
 CALL_HANDLER = prototype("i32", "hlo_call_handler", "ptr", "ptr")
@@ -53,7 +54,7 @@ def _call_handler(p: Procedure, handler: Word, row: Word) -> None:
     failed.here()
     (error,) = failed.words
     p.call_address("void", handler.load(Handler.failed), error)
-    p.ret(p.word(run_ir.HANDLER, "i32"))
+    p.ret(p.word(HANDLER, "i32"))
 
 
 def _fill(p: Procedure, handler: Word, row: Word, frame: Word) -> None:

@@ -13,10 +13,11 @@ from functools import partial
 
 from hlo.backend.entry import table_ir
 from hlo.backend.entry.pool_ir import bounds
-from hlo.backend.entry.run_ir import PIECES
+from hlo.backend.entry.process import PIECES
+from hlo.backend.ir.interface import NULL, Field, prototype
 from hlo.backend.ir.ir_module import PARALLEL
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
-from hlo.backend.ir.words import NULL, Field, Word
+from hlo.backend.ir.procedure import Procedure, Unit
+from hlo.backend.ir.words import Word
 from hlo.backend.isa.generic import Isa
 from hlo.backend.planning.slots import SLOT_HOST_LOOPS
 

@@ -6,7 +6,7 @@ and native.py looks whether objects are laid out so. Sources: CPython's and NumP
 
 from __future__ import annotations
 
-from hlo.backend.ir.words import Field
+from hlo.backend.ir.interface import Field
 from hlo.backend.planning.slots import SLOT_DEADLINE, SLOT_FUEL, SLOT_MAIN, SLOT_NEXT, SLOT_STOP
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,19 +35,19 @@ from hlo.backend.entry.loop_ir import (
     is_short,
     loop_modules,
 )
-from hlo.backend.entry.run_ir import POLL_STEP
+from hlo.backend.entry.process import POLL_STEP
 from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
-from hlo.backend.entry.timing_ir import Timing
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.filling import apart
 from hlo.backend.ir.grouping import MOST_LINES, grouped, processors
+from hlo.backend.ir.interface import MEMCPY, NULL, Prototype, prototype
 from hlo.backend.ir.ir_module import AWAKE, ENTRY, FILL, PARALLEL, WAKE, IrModule
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.outlining import outline
-from hlo.backend.ir.procedure import MEMCPY, Procedure, Prototype, prototype
+from hlo.backend.ir.procedure import Procedure
 from hlo.backend.ir.shared_functions import shared, shared_often
 from hlo.backend.ir.values import Value
-from hlo.backend.ir.words import NULL, Word
+from hlo.backend.ir.words import Word
 from hlo.backend.isa.generic import FloatMode
 from hlo.backend.planning.program import (
     AlignStep,
@@ -66,6 +67,9 @@ from hlo.backend.planning.slots import (
 )
 from hlo.backend.planning.team import Team
 
+if TYPE_CHECKING:
+    from hlo.backend.entry.timing_ir import Timing
+
 INLINED_LINES = 4000  # The most lines of short loops in one program.
 LEAST_CUT, MOST_CUT = 150, 400  # Lines of a kernel that may stay whole; 400 take 11 ms.
 # In per cent of a processor's share of the lines: longer kernels are cut, into pieces so long.
@@ -84,7 +88,8 @@ def emit(
 ) -> tuple[IrModule, ...]:
     """The kernels' modules, the entry in the last of them. flushed: with denormals as zeros.
 
-    workers: processors that kernels are cut and grouped for; None: those that there are.
+    workers: processors that kernels are cut and grouped for; None: those that there are, for code
+    that is wanted soon.
     hands_frame: whoever runs a parallel loop gets the frame, even if the run cannot be stopped.
     externs: host steps by number that are functions of C. is_small: loops hold no kernels of their
     own.
@@ -93,6 +98,7 @@ def emit(
     names = [symbol(kernel) for kernel in program.kernels]
     entry = _Entry(program, names, flushed=flushed, hands_frame=hands_frame, externs=externs)
     entry.inlines = not is_small
+    entry.is_brief = workers is None
     return _modules(entry, workers or processors())
 
 
@@ -133,7 +139,7 @@ def _modules(entry: _Entry, workers: int) -> tuple[IrModule, ...]:
     modules = [*rest, *loop_modules(entry.loops, entry.inlined), *modules]
     if entry.length() > GLUE_LINES and (plain or glue):
         return (*modules, *entry.modules())
-    last = modules.pop() if plain or glue else kernel_module({})
+    last = modules.pop() if plain or glue else kernel_module({}, is_glue=True)
     declares = [line for line in last.text.split("\n") if line.startswith("declare ")]
     declared = re.findall(r"^declare [^@]*@([\w.$-]+)", "\n".join(declares), re.MULTILINE)
     functions = tuple(entry.functions)
@@ -197,6 +203,7 @@ class _Entry:
     ) -> None:
         self.timing = timing
         self.inlines = timing is None
+        self.is_brief = False  # whether LLVM leaves the entry as it is, wherever it stands
         self.externs = externs or {}
         self.program = program
         self.names = names
@@ -258,7 +265,8 @@ class _Entry:
         """Keep a function under its name. status: what it gives at its end, if it says no other."""
         if status is not None:
             function.p.ret(function.p.word(status, "i32"))
-        self.functions[symbol] = function.p.printed(_of_frame(symbol))
+        quick = "noinline optnone" if self.is_brief else ""
+        self.functions[symbol] = function.p.printed(_of_frame(symbol), attributes=quick)
 
     def modules(self) -> list[IrModule]:
         """The functions in modules of MOST_LINES: one alone would keep a processor waiting."""

@@ -19,13 +19,14 @@ from hlo.analysis.leaves import leaf_count
 from hlo.backend.entry import table_ir, watch_ir
 from hlo.backend.entry.byte_orders import hide
 from hlo.backend.entry.even_copies import even
-from hlo.backend.entry.run_ir import POLL_NS
+from hlo.backend.entry.process import POLL_NS
 from hlo.backend.ir.control import Join
 from hlo.backend.ir.definitions import Definitions
 from hlo.backend.ir.functions import Function
+from hlo.backend.ir.interface import MEMCPY, Prototype, prototype
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.procedure import MEMCPY, Procedure, Prototype, prototype
+from hlo.backend.ir.procedure import Procedure
 from hlo.backend.ir.words import Word
 from hlo.backend.planning.allocations import Allocation, AllocationKind
 from hlo.backend.planning.constants import constant_array

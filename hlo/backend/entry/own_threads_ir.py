@@ -14,8 +14,10 @@ from msgspec import Struct
 
 from hlo.backend.entry import pool_ir
 from hlo.backend.entry.pool_ir import Futex, Sleep, State
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
-from hlo.backend.ir.words import NULL, Field, Word
+from hlo.backend.entry.process import FUTEX_SYSCALL, WORKER
+from hlo.backend.ir.interface import NULL, Field, prototype
+from hlo.backend.ir.procedure import Procedure, Unit
+from hlo.backend.ir.words import Word
 from hlo.backend.isa.select import base_of
 
 CREW = "hlo_crew"
@@ -97,7 +99,7 @@ def is_known(system: str) -> bool:
 
 def sleep_of(architecture: str, system: str) -> Sleep:
     """How threads sleep there."""
-    has_futex = system == "linux" and architecture in pool_ir.FUTEX_SYSCALL
+    has_futex = system == "linux" and architecture in FUTEX_SYSCALL
     return Futex.of(architecture) if has_futex else Condition()
 
 
@@ -167,7 +169,7 @@ class _Threads(Struct):
             more = workers + 1
             index = more.to("i64")
             done.go_unless(index < wanted)
-            status = p.call(_CREATE, place, NULL, p.symbol(pool_ir.WORKER), index.to("ptr"))
+            status = p.call(_CREATE, place, NULL, p.symbol(WORKER), index.to("ptr"))
             done.go_unless(status.eq(0))
             p.call(_DETACH, place.get("ptr"))
             crew.store(Crew.made, more, "monotonic")

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from hlo.backend.entry import watch_ir
 from hlo.backend.entry.loop_ir import nested
-from hlo.backend.entry.run_ir import POLL
+from hlo.backend.entry.process import POLL
 from hlo.backend.ir.definitions import renamed, symbol
 from hlo.backend.ir.functions import Function
 from hlo.backend.ir.kernel import Kernel

@@ -12,31 +12,20 @@ that both functions look into hold its functions then.
 from __future__ import annotations
 
 from hlo.backend.entry import run_ir
+from hlo.backend.entry.process import PIECES, POOL_CELLS, POOL_CELLS_BYTES, PoolCells
+from hlo.backend.ir.interface import NULL
 from hlo.backend.ir.ir_module import AWAKE, PARALLEL
 from hlo.backend.ir.procedure import Procedure, Unit
-from hlo.backend.ir.words import NULL, Field, Word
+from hlo.backend.ir.words import Word
 
-CELLS = "hlo_pool_cells"
-CELLS_BYTES = 64
 ASKED = 16  # Short programs until the pool is made.
-
-
-class Cells:
-    """Addresses, NULL where there is nothing yet: the pool's functions, and what makes it. asked:
-    how many short programs have begun without it.
-    """
-
-    parallel = Field(0, "ptr")
-    awake = Field(8, "ptr")
-    make = Field(16, "ptr")
-    asked = Field(24)
 
 
 def text(architecture: str) -> str:
     """The door, and what stops runs, for an architecture as `platform.machine()` calls it."""
     unit = Unit()
     run_ir.define(unit, architecture)
-    unit.data(CELLS, f"global [{CELLS_BYTES} x i8] zeroinitializer, align {CELLS_BYTES}")
+    unit.data(POOL_CELLS, f"global [{POOL_CELLS_BYTES} x i8] zeroinitializer, align 64")
     unit.define(PARALLEL, _parallel)
     unit.define(AWAKE, _awake)
     return unit.text()
@@ -45,22 +34,22 @@ def text(architecture: str) -> str:
 def _parallel(p: Procedure, *parameters: Word) -> None:
     """All parameters go on to the pool."""
     kernel, row, _, units, _, _, _, piece, run = parameters
-    pool = p.symbol(CELLS).load(Cells.parallel, "monotonic")
+    pool = p.symbol(POOL_CELLS).load(PoolCells.parallel, "monotonic")
     with p.when(pool.ne(NULL)):
         p.call_address("void", pool, *parameters)
         p.ret()
-    p.call(run_ir.PIECES, kernel, row, 0, units, piece, run, 1)
+    p.call(PIECES, kernel, row, 0, units, piece, run, 1)
     p.ret()
 
 
 def _awake(p: Procedure, threads: Word, ns: Word) -> None:
-    cells = p.symbol(CELLS)
-    pool = cells.load(Cells.awake, "monotonic")
+    cells = p.symbol(POOL_CELLS)
+    pool = cells.load(PoolCells.awake, "monotonic")
     with p.when(pool.ne(NULL)):
         p.ret(p.call_address("i64", pool, threads, ns))
-    asked = cells.load(Cells.asked, "monotonic") + 1
-    cells.store(Cells.asked, asked, "monotonic")
-    make = cells.load(Cells.make, "monotonic")
+    asked = cells.load(PoolCells.asked, "monotonic") + 1
+    cells.store(PoolCells.asked, asked, "monotonic")
+    make = cells.load(PoolCells.make, "monotonic")
     with p.when(asked.eq(ASKED) & make.ne(NULL)):
         p.call_address("void", make, threads)
     p.ret(p.word(1))

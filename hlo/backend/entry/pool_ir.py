@@ -38,11 +38,20 @@ from typing import Protocol
 from msgspec import Struct
 
 from hlo.backend.entry import table_ir
-from hlo.backend.entry.run_ir import PIECES, POLL_STEP
+from hlo.backend.entry.process import (
+    FUTEX_SYSCALL,
+    PIECES,
+    POLL_STEP,
+    POOL_LINE_BYTES,
+    POOL_STATE,
+    POOL_STATE_BYTES,
+    WORKER,
+)
+from hlo.backend.ir.interface import NULL, Field, prototype
 from hlo.backend.ir.ir_module import AWAKE, PARALLEL, WAKE
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
+from hlo.backend.ir.procedure import Procedure, Unit
 from hlo.backend.ir.values import Value
-from hlo.backend.ir.words import NULL, Field, Word
+from hlo.backend.ir.words import Word
 from hlo.backend.isa.generic import Isa
 from hlo.backend.isa.select import base_of
 from hlo.machine import COMMON
@@ -61,13 +70,7 @@ WORTH_NS = 750_000  # To wake a worker costs a caller 12 to 17 us: a fiftieth of
 QUIET = 1 << 32
 CLOCK = 1  # Linux: CLOCK_MONOTONIC
 FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE, ALL_WAITERS = 128, 129, (1 << 31) - 1
-FUTEX_SYSCALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 YIELD_SYSCALL = {"x86_64": 24, "aarch64": 124, "riscv64": 124}
-
-WORKER = "hlo_worker"
-STATE = "hlo_pool_state"
-LINE_BYTES = COMMON.line_bytes
-STATE_BYTES = 4 * LINE_BYTES
 
 
 class State:
@@ -92,12 +95,12 @@ class State:
     chunks = Field(52, "i32")
     mode = Field(56, "i32")
     threads = Field(60, "i32")
-    owner = Field(LINE_BYTES, "i32")
-    asked_ns = Field(LINE_BYTES + 8)
-    alone_ns = Field(LINE_BYTES + 16)
-    done = Field(2 * LINE_BYTES)
-    sleepers = Field(3 * LINE_BYTES, "i32")
-    workers = Field(3 * LINE_BYTES + 4, "i32")
+    owner = Field(POOL_LINE_BYTES, "i32")
+    asked_ns = Field(POOL_LINE_BYTES + 8)
+    alone_ns = Field(POOL_LINE_BYTES + 16)
+    done = Field(2 * POOL_LINE_BYTES)
+    sleepers = Field(3 * POOL_LINE_BYTES, "i32")
+    workers = Field(3 * POOL_LINE_BYTES + 4, "i32")
 
 
 _CLOCK = prototype("i32", "clock_gettime", "i32", "ptr")
@@ -118,7 +121,8 @@ def define(unit: Unit, isa: Isa, sleep: Sleep, *, is_watched: bool) -> _System:
     is_watched: runs can be stopped, by run_ir's functions.
     """
     system = _System(isa, sleep, is_watched)
-    unit.data(STATE, f"global [{STATE_BYTES} x i8] zeroinitializer, align {2 * LINE_BYTES}")
+    align = 2 * POOL_LINE_BYTES
+    unit.data(POOL_STATE, f"global [{POOL_STATE_BYTES} x i8] zeroinitializer, align {align}")
     unit.define(WAKE, system.wake)
     unit.define(PARALLEL, system.parallel)
     unit.define(WORKER_OF, system.worker)
@@ -174,7 +178,7 @@ class _System(Struct):
 
     def wake(self, p: Procedure) -> None:
         """Wake the workers that sleep."""
-        state = p.symbol(STATE)
+        state = p.symbol(POOL_STATE)
         with p.when(state.load(State.sleepers, "seq_cst") > 0):
             self.sleep.wake(p, state)
         p.ret()
@@ -183,7 +187,7 @@ class _System(Struct):
         """Of at most `threads`, how many may run the loops of a program that begins now and takes
         so many ns alone.
         """
-        state, taken = p.symbol(STATE), threads + QUIET
+        state, taken = p.symbol(POOL_STATE), threads + QUIET
         with p.when(state.load(State.sleepers, "seq_cst") < state.load(State.workers, "seq_cst")):
             state.store(State.alone_ns, WORTH_NS, "monotonic")
             p.ret(taken)
@@ -207,7 +211,7 @@ class _System(Struct):
         threads: at most so many; with QUIET added, none is woken.
         """
         kernel, row, stride, units, chunks, threads, ends, piece, run = parameters
-        state = p.symbol(STATE)
+        state = p.symbol(POOL_STATE)
         serial = p.join()
         serial.go_unless(threads > 1)
         serial.go_unless(state.swap(State.owner, 0, 1))
@@ -251,7 +255,7 @@ class _System(Struct):
 
     def _wait(self, p: Procedure, count: Word, run: Word) -> None:
         """Until workers have done so many chunks."""
-        state = p.symbol(STATE)
+        state = p.symbol(POOL_STATE)
         with p.loop(p.word(0)) as (again, done):
             (waited,) = again.words
             done.go_if(state.load(State.done, "acquire").eq(count))
@@ -266,7 +270,7 @@ class _System(Struct):
 
     def worker(self, p: Procedure, argument: Word) -> None:
         """A worker's life. argument: its number, from 1 on."""
-        state = p.symbol(STATE)
+        state = p.symbol(POOL_STATE)
         state.update("add", State.workers, 1, "seq_cst")
         index = argument.to("i64")
         is_odd = index.to("i1")

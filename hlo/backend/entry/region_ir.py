@@ -10,8 +10,9 @@ from functools import partial
 from itertools import groupby
 
 from hlo.backend.entry import table_ir
+from hlo.backend.ir.interface import prototype
 from hlo.backend.ir.ir_module import PARALLEL
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
+from hlo.backend.ir.procedure import Procedure, Unit
 from hlo.backend.ir.values import Value
 from hlo.backend.ir.words import Word
 from hlo.backend.planning.program import KernelStep, Step

@@ -18,46 +18,35 @@ from __future__ import annotations
 from functools import partial
 
 from hlo.backend.entry.layouts import Frame
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
-from hlo.backend.ir.words import NULL, Field, Word
+from hlo.backend.entry.process import (
+    ENTER,
+    EXITING,
+    LATE,
+    LEAVE,
+    LIMIT,
+    PIECES,
+    POLL,
+    POLL_NS,
+    POLL_STEP,
+    RAISED,
+    RESTORE_THREAD,
+    RUN_STATE,
+    RUN_STATE_BYTES,
+    SAVE_THREAD,
+    RunState,
+)
+from hlo.backend.ir.interface import NULL, prototype
+from hlo.backend.ir.procedure import Procedure, Unit
+from hlo.backend.ir.words import Word
 from hlo.backend.isa.generic import FloatMode
 from hlo.backend.isa.select import base_of
 
-# Why a run stops: a host call failed, whose status is 1 and whose error the frame knows; Python
-# raised; time is over; the interpreter exits; a handler of XLA's FFI failed, whose error
-# hlo/runtime/stops.py knows.
-FAILED, RAISED, LATE, EXITING, HANDLER = 1, 2, 3, 4, 5
 LOOK_NS = 50_000_000  # Between two looks of the main thread at signals.
-POLL_NS = 10_000  # Estimated work between two looks at the clock.
 NEVER = 2**63 - 1
 CLOCK = 6  # Linux: CLOCK_MONOTONIC_COARSE, which costs a few ns; macOS: CLOCK_MONOTONIC
 # How long, and how often, an exit waits for runs to leave native code.
 WAITED_US, WAITS = 1000, 100
 
-STATE = "hlo_run_state"
-STATE_BYTES = 64
-
-
-class State:
-    """What the process's runs share: the key of a thread's run, the key of the deadline that its
-    next run has, the main thread, whether the interpreter exits, runs under way on other threads.
-    """
-
-    run_key = Field(0, "i32")
-    limit_key = Field(4, "i32")
-    main_thread = Field(8)
-    exits = Field(16, "i32")
-    active = Field(20, "i32")
-
-
-ENTER = prototype("i32", "hlo_enter", "ptr", "ptr")
-POLL = prototype("i32", "hlo_poll")
-POLL_STEP = prototype("i32", "hlo_poll_step", "ptr")
-PIECES = prototype("void", "hlo_pieces", "ptr", "ptr", "i64", "i64", "i64", "ptr", "i64")
-LIMIT = prototype("void", "hlo_limit", "i64")
-LEAVE = prototype("void", "hlo_leave")
-SAVE_THREAD = prototype("ptr", "PyEval_SaveThread")
-RESTORE_THREAD = prototype("void", "PyEval_RestoreThread", "ptr")
 _NOW = prototype("i64", "hlo_now")
 _LOOK = prototype("i32", "hlo_look", "ptr", "i64")
 _GET = prototype("ptr", "pthread_getspecific", "i32")
@@ -67,9 +56,6 @@ _CLOCK = prototype("i32", "clock_gettime", "i32", "ptr")
 _SLEEP = prototype("i32", "usleep", "i32")
 _SIGNALS = prototype("i32", "PyErr_CheckSignals")
 _LESSER = prototype("i64", "llvm.smin.i64", "i64", "i64")
-
-SYMBOLS = tuple(f.symbol for f in (_GET, _SET, _SELF, _CLOCK, _SLEEP))
-PYTHON_SYMBOLS = tuple(f.symbol for f in (SAVE_THREAD, RESTORE_THREAD, _SIGNALS))
 
 
 def text(architecture: str) -> str:
@@ -82,7 +68,7 @@ def text(architecture: str) -> str:
 def define(unit: Unit, architecture: str) -> None:
     """The same in a unit with others."""
     mode = base_of(architecture).float_mode
-    unit.data(STATE, f"global [{STATE_BYTES} x i8] zeroinitializer, align 64")
+    unit.data(RUN_STATE, f"global [{RUN_STATE_BYTES} x i8] zeroinitializer, align 64")
     unit.define(_NOW, _now, linkage="internal", attributes="noinline")
     unit.define(LIMIT, _limit)
     unit.define(LEAVE, _leave)
@@ -95,7 +81,7 @@ def define(unit: Unit, architecture: str) -> None:
 
 
 def _state(p: Procedure) -> Word:
-    return p.symbol(STATE)
+    return p.symbol(RUN_STATE)
 
 
 def _now(p: Procedure) -> None:
@@ -108,7 +94,7 @@ def _now(p: Procedure) -> None:
 
 def _limit(p: Procedure, deadline: Word) -> None:
     """The next run of this thread ends at a time of the clock. 0: whenever it likes."""
-    key = _state(p).load(State.limit_key)
+    key = _state(p).load(RunState.limit_key)
     p.call(_SET, key, deadline.to("ptr"))
     p.ret()
 
@@ -116,10 +102,10 @@ def _limit(p: Procedure, deadline: Word) -> None:
 def _leave(p: Procedure) -> None:
     """The interpreter exits: runs on other threads stop; this waits a moment until they have."""
     state = _state(p)
-    state.store(State.exits, 1, "seq_cst")
+    state.store(RunState.exits, 1, "seq_cst")
     with p.loop(p.word(0, "i32")) as (again, done):
         (waits,) = again.words
-        is_used = state.load(State.active, "seq_cst") > 0
+        is_used = state.load(RunState.active, "seq_cst") > 0
         done.go_unless(is_used & waits.below(WAITS))
         p.call(_SLEEP, WAITED_US)
         again.go(waits + 1)
@@ -129,7 +115,7 @@ def _leave(p: Procedure) -> None:
 def _enter(p: Procedure, entry: Word, frame: Word) -> None:
     """Run an entry without the interpreter's lock; its status, or why it stopped."""
     state = _state(p)
-    key, limit_key = state.load(State.run_key), state.load(State.limit_key)
+    key, limit_key = state.load(RunState.run_key), state.load(RunState.limit_key)
     outer, limit = p.call(_GET, key), p.call(_GET, limit_key)
     is_limited = limit.ne(NULL)
     with p.when(is_limited):
@@ -141,14 +127,14 @@ def _enter(p: Procedure, entry: Word, frame: Word) -> None:
     frame.store(Frame.next, following)
     frame.store(Frame.deadline, deadline)
     thread_id = p.call(_SELF)
-    is_main = thread_id.eq(state.load(State.main_thread))
+    is_main = thread_id.eq(state.load(RunState.main_thread))
     counted = (~is_main).to("i32")
     p.call(_SET, key, frame)
-    state.update("add", State.active, counted, "seq_cst")
+    state.update("add", RunState.active, counted, "seq_cst")
     thread = p.call(SAVE_THREAD)
     frame.store(Frame.main, is_main.select(thread, NULL))
     status = p.call_address("i32", entry, frame)
-    state.update("sub", State.active, counted, "seq_cst")
+    state.update("sub", RunState.active, counted, "seq_cst")
     p.call(_SET, key, outer)
     p.call(RESTORE_THREAD, thread)
     stop = frame.load(Frame.stop, "monotonic")
@@ -164,7 +150,7 @@ def _poll_step(p: Procedure, frame: Word) -> None:
     now = p.call(_NOW)
     is_due = now >= frame.load(Frame.next)
     is_other = frame.load(Frame.main).eq(NULL)
-    exits = _state(p).load(State.exits, "monotonic").ne(0)
+    exits = _state(p).load(RunState.exits, "monotonic").ne(0)
     with p.when(exits & is_other):
         frame.store(Frame.stop, EXITING, "monotonic")
         p.ret(p.word(EXITING, "i32"))
@@ -175,7 +161,7 @@ def _poll_step(p: Procedure, frame: Word) -> None:
 
 def _poll(p: Procedure) -> None:
     """The same of the thread's own run, if it has one. Workers do not look at the clock."""
-    key = _state(p).load(State.run_key)
+    key = _state(p).load(RunState.run_key)
     run = p.call(_GET, key)
     is_worker = run.to("i64").to("i1")
     with p.when(is_worker):
@@ -224,7 +210,7 @@ def _pieces(
     is_owner = owner.to("i1")
     marked = p.join()
     marked.go_if(is_owner)
-    p.call(_SET, _state(p).load(State.run_key), frame.item("i8", 1))
+    p.call(_SET, _state(p).load(RunState.run_key), frame.item("i8", 1))
     marked.here()
     with p.loop(begin) as (again, leave):
         (first,) = again.words
@@ -240,6 +226,6 @@ def _pieces(
         again.go(following)
     unmarked = p.join()
     unmarked.go_if(is_owner)
-    p.call(_SET, _state(p).load(State.run_key), NULL)
+    p.call(_SET, _state(p).load(RunState.run_key), NULL)
     unmarked.here()
     p.ret()

@@ -9,33 +9,21 @@ type holds it exactly (hlo/runtime/arguments.py says the same in Python, and wor
 from __future__ import annotations
 
 from hlo.backend.entry.layouts import Object, Row
+from hlo.backend.entry.process import BFLOAT, DOUBLE, NUMBER_SYMBOLS, PRED, SIGNED, SINGLE, UNSIGNED
 from hlo.backend.ir.control import Join
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
-from hlo.backend.ir.words import NULL, Word
-from hlo.ir import dtype as types
-from hlo.ir.dtype import DType
+from hlo.backend.ir.interface import NULL, prototype
+from hlo.backend.ir.procedure import Procedure, Unit
+from hlo.backend.ir.words import Word
 
-# Kinds of types for which native code takes Python numbers; for the others (kind 0) Python does.
-SIGNED, UNSIGNED, PRED, DOUBLE, SINGLE, BFLOAT = range(1, 7)
-SYMBOLS = {"hlo_float": float, "hlo_int": int, "hlo_bool": bool, "hlo_true": True}
-_KINDS = {types.PRED: PRED, types.F64: DOUBLE, types.F32: SINGLE, types.BF16: BFLOAT}
-_WHOLE = (types.S8, types.S16, types.S32, types.S64, types.U8, types.U16, types.U32, types.U64)
 _MOST_EXACT = 1 << 53  # Every whole number up to this is a double.
 
 SCALAR = prototype("ptr", "hlo_scalar", "ptr", "ptr", "ptr", "ptr")
 _AS_LONG = prototype("i64", "PyLong_AsLongLongAndOverflow", "ptr", "ptr")
 
 
-def kind(dtype: DType) -> int:
-    """How Python numbers become the type."""
-    if dtype in _WHOLE:
-        return SIGNED if dtype.is_signed else UNSIGNED
-    return _KINDS.get(dtype, 0)
-
-
 def define(unit: Unit) -> None:
     """The function, and the objects that it knows."""
-    for symbol in SYMBOLS:
+    for symbol in NUMBER_SYMBOLS:
         unit.data(symbol, "external global i8")
     unit.define(SCALAR, _scalar)
 

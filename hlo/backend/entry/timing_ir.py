@@ -19,9 +19,10 @@ from typing import Protocol
 import numpy as np
 
 from hlo.backend.entry import table_ir
+from hlo.backend.ir.interface import Field, prototype
 from hlo.backend.ir.ir_module import IrModule
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
-from hlo.backend.ir.words import Field, Word
+from hlo.backend.ir.procedure import Procedure, Unit
+from hlo.backend.ir.words import Word
 from hlo.backend.planning.program import CopyStep, HostStep, KernelStep, Step
 from hlo.backend.planning.slots import SLOT_COUNTERS
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hlo.analysis.loop_state import counter
 from hlo.backend.entry.layouts import Frame
-from hlo.backend.entry.run_ir import PIECES, POLL_STEP
+from hlo.backend.entry.process import PIECES, POLL_STEP
 from hlo.backend.ir.control import Join
 from hlo.backend.ir.procedure import Procedure
 from hlo.backend.ir.words import Word

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
+from hlo.backend.ir.interface import prototype
+from hlo.backend.ir.procedure import Procedure, Unit
 from hlo.backend.ir.words import Word
 
 _MULTIPLY = "__multi3"

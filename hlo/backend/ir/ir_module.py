@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.ir.procedure import prototype
+from hlo.backend.ir.interface import prototype
 from hlo.machine import Machine
 
 ENTRY = "hlo_entry"

@@ -15,30 +15,11 @@ from msgspec import Struct, field
 
 from hlo.backend.ir.control import Count, Join, Repeat, When
 from hlo.backend.ir.functions import Function
+from hlo.backend.ir.interface import Prototype
 from hlo.backend.ir.records import Alloca, Call, CallAddress, Label, Line, Switch, block
 from hlo.backend.ir.values import Value
 from hlo.backend.ir.words import Word
 from hlo.backend.ir.writer import Writer
-
-
-class Prototype(Struct, frozen=True):
-    """A function as its callers know it."""
-
-    result: str
-    symbol: str
-    parameters: tuple[str, ...]
-
-    @property
-    def declaration(self) -> str:
-        return f"declare {self.result} @{self.symbol}({', '.join(self.parameters)})"
-
-
-def prototype(result: str, symbol: str, *parameters: str) -> Prototype:
-    """A prototype in the order of C."""
-    return Prototype(result, symbol, parameters)
-
-
-MEMCPY = prototype("void", "llvm.memcpy.p0.p0.i64", "ptr", "ptr", "i64", "i1")
 
 
 class Procedure(Struct):

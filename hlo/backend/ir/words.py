@@ -8,37 +8,12 @@ Comparisons with operators are signed, those with names are not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from msgspec import Struct
-
+from hlo.backend.ir.interface import Field
 from hlo.backend.ir.records import Arithmetic, Cast, GetElementPtr, Instruction, Load
 from hlo.backend.ir.values import Value
 from hlo.backend.ir.writer import Writer
 
-NULL = Value("null", "ptr")
 POINTER_BITS = 64
-
-
-class Field(Struct, frozen=True):
-    """A part of a memory layout that is known on both sides: where it is, in bytes, and its type in
-    LLVM.
-    """
-
-    offset: int
-    type: str = "i64"
-    place: Value | None = None  # the offset, where only the target knows it
-
-    @staticmethod
-    def of(types: Sequence[str], number: int) -> Field:
-        """A member of a structure of C, of these types: where it is, the target's layout says."""
-        member = f"ptr getelementptr ({{ {', '.join(types)} }}, ptr null, i32 0, i32 {number})"
-        return Field(0, types[number], Value(f"ptrtoint ({member} to i64)", "i64"))
-
-    @property
-    def word(self) -> int:
-        """The same place, counted in words of 8 bytes."""
-        return self.offset // 8
 
 
 class Word(Value, frozen=True, eq=False):

@@ -16,10 +16,11 @@ from functools import partial
 
 from msgspec import Struct
 
-from hlo.backend.ir.procedure import Procedure, Prototype, Unit, prototype
+from hlo.backend.ir.interface import Field, Prototype, prototype
+from hlo.backend.ir.procedure import Procedure, Unit
 from hlo.backend.ir.records import Instruction
 from hlo.backend.ir.values import Value
-from hlo.backend.ir.words import Field, Word
+from hlo.backend.ir.words import Word
 from hlo.backend.isa.amx import PERMISSION_CALL, SYSTEM_CALL
 from hlo.backend.isa.assembly import InlineAssembly
 

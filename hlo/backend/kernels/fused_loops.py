@@ -21,7 +21,6 @@ from hlo.backend.ir.records import Label
 from hlo.backend.ir.writer import Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.lower import lower
-from hlo.backend.kernels.lower_squares import are_fenced
 from hlo.backend.kernels.stored import enter_outputs
 from hlo.backend.kernels.unit_limits import unit_limits
 from hlo.backend.lanes.nest import Nest
@@ -60,6 +59,7 @@ def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
     assert elemental.nest.depth == 0, "all loops are closed"
     function = function_of(w)
     if target.schedules is not None and record is not None:
+        from hlo.backend.kernels.lower_squares import are_fenced
         from hlo.backend.loops.nests import loop_nests  # for --emit=loops alone
         from hlo.backend.loops.placing import placed
 

@@ -18,8 +18,6 @@ from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.fetching import fetch_ahead, fetched
 from hlo.backend.kernels.kept import KeptBlock, KeptStrip, kept_of
-from hlo.backend.kernels.lower_squares import emit_squares, finish_squares
-from hlo.backend.kernels.lower_streams import emit_streams, end_streams
 from hlo.backend.kernels.stored import memory_of, place_of, store
 from hlo.backend.lanes import access
 from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_between, masked_loop
@@ -47,6 +45,8 @@ def lower(elemental: Elemental, schedule: NestSchedule, low: Value, high: Value)
     def unit(counter: Value, _: list[Value]) -> list[Value]:
         position = nest.variable(counter, 0, schedule.units - 1)
         if schedule.is_blocked:
+            from hlo.backend.kernels.lower_squares import emit_squares  # of turned arrays alone
+
             emit_squares(elemental, schedule, position)
             return []
         extents = tuple(axis.rounds for axis in schedule.parallel)
@@ -56,10 +56,13 @@ def lower(elemental: Elemental, schedule: NestSchedule, low: Value, high: Value)
 
     nest.loop(low, high, 1, [], unit)
     if schedule.is_blocked:
-        finish_squares(nest)
+        nest.target.isa.fence_streams(nest.w)  # lines on their way past the cache arrive first
     elemental.saved = {}
     elemental.scratch_used = 0  # the next nest runs after this one
-    end_streams(elemental, schedule)
+    if schedule.walks:
+        from hlo.backend.kernels.lower_streams import end_streams  # of reductions over columns
+
+        end_streams(elemental, schedule)
 
 
 class _Lowering:
@@ -152,6 +155,8 @@ class _Lowering:
             return
         limits = self._limits(vector)
         if schedule.walks:
+            from hlo.backend.kernels.lower_streams import emit_streams
+
             emit_streams(self.elemental, schedule, outer, limits)
         if schedule.inner:
             self._over(vector, limits, lambda columns: self._strip([[*outer, c] for c in columns]))

@@ -21,7 +21,6 @@ from hlo.backend.kernels.stored import memory_of, place_of
 from hlo.backend.kernels.thread_memory import thread_memory
 from hlo.backend.lanes import access, types
 from hlo.backend.lanes.access import Memory
-from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.nest_schedule import NestSchedule
 from hlo.backend.loops.outputs import Output
@@ -42,11 +41,6 @@ def are_fenced(target: Target) -> bool:
     w = Writer()
     target.isa.fence_streams(w)
     return bool(w.records)
-
-
-def finish_squares(nest: Nest) -> None:
-    """Lines on their way past the cache arrive before anything that is written later."""
-    nest.target.isa.fence_streams(nest.w)
 
 
 class _Square(Struct):

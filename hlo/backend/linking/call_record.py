@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from hlo.backend.entry import block_ir, call_ir, scalar_ir
+from hlo.backend.entry import process
 from hlo.backend.entry.layouts import Record, Row
 from hlo.backend.linking.native import NativeCall
 from hlo.ir.shape import Shape, stored
@@ -41,13 +41,13 @@ def fast_call(
     arguments, results = shape_rows(parameters), shape_rows(outputs)
     for row, shape in zip(arguments.words, parameters, strict=False):
         row[Row.kind.word : Row.given.word] = number_words(shape)
-    results.words[:, Row.blocks_from.word] = block_ir.BLOCK_BYTES
+    results.words[:, Row.blocks_from.word] = process.BLOCK_BYTES
     for result, argument in signature.donated.items():
         results.words[result, Row.partner.word] = argument + 1
-    flags = call_ir.RELEASES if watched or cost_us >= RELEASE_US else 0
-    flags |= call_ir.WATCHED if watched else 0
-    flags |= call_ir.TUPLE if signature.result.is_tuple else 0
-    takes_foreign = not flags & call_ir.RELEASES
+    flags = process.RELEASES if watched or cost_us >= RELEASE_US else 0
+    flags |= process.WATCHED if watched else 0
+    flags |= process.TUPLE if signature.result.is_tuple else 0
+    takes_foreign = not flags & process.RELEASES
     record = _record(len(parameters), len(outputs), layout, entry, waker)
 
     def made(
@@ -71,7 +71,7 @@ def fast_call(
             targets.words[taken, Row.given.word] = 1
         own[Record.frames.word] = frames
         own[Record.slow.word] = id(slow)
-        own[Record.flags.word] = flags | (call_ir.GIVES if given else 0)
+        own[Record.flags.word] = flags | (process.GIVES if given else 0)
         own[Record.arguments.word] = sources.words.ctypes.data
         own[Record.results.word] = targets.words.ctypes.data
         own.kept = (slow, sources, targets, layout, known, foreign)
@@ -107,7 +107,7 @@ def number_words(shape: Shape) -> tuple[int, int]:
     """What a scalar's row says of the objects it takes beside arrays."""
     if shape.rank or shape.dtype.numpy is None:
         return 0, 0
-    return scalar_ir.kind(shape.dtype), id(shape.dtype.numpy.type)
+    return process.kind(shape.dtype), id(shape.dtype.numpy.type)
 
 
 class KeptRecord(np.ndarray):

@@ -23,7 +23,7 @@ from hlo.backend.planning.team import Team
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape, Shape
 from hlo.machine import Machine
-from hlo.ops.custom_call import REGISTERED
+from hlo.ops.custom_targets import REGISTERED
 from hlo.runtime.executable import Executable, Host
 from hlo.runtime.native_calls import Signature
 from hlo.runtime.threads import thread_count

@@ -18,10 +18,10 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 
-from hlo.backend.entry import block_ir, call_ir, pool_door_ir, pool_ir, run_ir, scalar_ir
+from hlo.backend.entry import process
 from hlo.backend.entry.layouts import Array, Object
+from hlo.backend.ir.interface import Field
 from hlo.backend.ir.ir_module import AWAKE, PARALLEL, WAKE, IrModule
-from hlo.backend.ir.words import Field
 from hlo.backend.linking.compile import own_object
 from hlo.backend.linking.elf import processor
 from hlo.backend.linking.jit import Code, define_symbol
@@ -48,9 +48,9 @@ class NativeCall:
     """Makes Python callables of call records."""
 
     def __init__(self, code: Code) -> None:
-        address = code.address(call_ir.CALL.symbol)
+        address = code.address(process.CALL.symbol)
         push = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)  # keeps Python's lock
-        self.push_frame = push(code.address(call_ir.PUSH_FRAME.symbol))
+        self.push_frame = push(code.address(process.PUSH_FRAME.symbol))
         self._method = _MethodDef(b"hlo_call", address, METH_FASTCALL, b"Run the program.")
         self._new = ctypes.pythonapi.PyCFunction_NewEx
         self._new.restype = ctypes.py_object
@@ -68,19 +68,24 @@ def native_call() -> NativeCall | None:
     if not layouts_as_expected():
         return None
     runs()
-    for name in call_ir.PYTHON_SYMBOLS:
+    for name in process.CALL_PYTHON_SYMBOLS:
         define_symbol(name, address_of(getattr(ctypes.pythonapi, name)))
     library = ctypes.CDLL(None)
-    for name in call_ir.LIBRARY_SYMBOLS:
+    for name in process.CALL_LIBRARY_SYMBOLS:
         define_symbol(name, address_of(getattr(library, name)))
     table = _numpy_table()
-    for name, place in call_ir.NUMPY_SYMBOLS.items():
+    for name, place in process.NUMPY_SYMBOLS.items():
         define_symbol(name, table[place])
-    define_symbol(block_ir.NDARRAY, id(np.ndarray))
-    for name, known in scalar_ir.SYMBOLS.items():
+    define_symbol(process.NDARRAY, id(np.ndarray))
+    for name, known in process.NUMBER_SYMBOLS.items():
         define_symbol(name, id(known))
-    symbols = (call_ir.CALL.symbol, call_ir.PUSH_FRAME.symbol)
-    return NativeCall(shared_code("call", lambda: IrModule(call_ir.text(), symbols)))
+    return NativeCall(shared_code("call", _call_module))
+
+
+def _call_module() -> IrModule:
+    from hlo.backend.entry import call_ir  # as its like below, where no object was kept
+
+    return IrModule(call_ir.text(), (process.CALL.symbol, process.PUSH_FRAME.symbol))
 
 
 class Runs:
@@ -90,17 +95,16 @@ class Runs:
 
     def __init__(self) -> None:
         library = ctypes.CDLL(None)
-        for name in run_ir.SYMBOLS:
+        for name in process.RUN_SYMBOLS:
             define_symbol(name, address_of(getattr(library, name)))
-        for name in run_ir.PYTHON_SYMBOLS:
+        for name in process.RUN_PYTHON_SYMBOLS:
             define_symbol(name, address_of(getattr(ctypes.pythonapi, name)))
-        symbols = (run_ir.ENTER.symbol,)
-        self._code = shared_code("run", lambda: IrModule(pool_door_ir.text(processor()), symbols))
-        own = (run_ir.ENTER, run_ir.POLL, run_ir.POLL_STEP, run_ir.PIECES, PARALLEL, AWAKE)
+        self._code = shared_code("run", _run_module)
+        own = (process.ENTER, process.POLL, process.POLL_STEP, process.PIECES, PARALLEL, AWAKE)
         for function in own:
             define_symbol(function.symbol, self._code.address(function.symbol))
-        self._state = self._code.address(run_ir.STATE)
-        for key in (run_ir.State.run_key, run_ir.State.limit_key):
+        self._state = self._code.address(process.RUN_STATE)
+        for key in (process.RunState.run_key, process.RunState.limit_key):
             library.pthread_key_create(ctypes.c_void_p(self._state + key.offset), None)
         self._forked()
         os.register_at_fork(after_in_child=self._forked)
@@ -109,13 +113,13 @@ class Runs:
         limit = ctypes.PYFUNCTYPE(None, ctypes.c_int64)
         leave = ctypes.PYFUNCTYPE(None)
         self.enter = Enter(
-            enter(self._code.address(run_ir.ENTER.symbol)),
-            limit(self._code.address(run_ir.LIMIT.symbol)),
+            enter(self._code.address(process.ENTER.symbol)),
+            limit(self._code.address(process.LIMIT.symbol)),
         )
-        atexit.register(leave(self._code.address(run_ir.LEAVE.symbol)))
+        atexit.register(leave(self._code.address(process.LEAVE.symbol)))
         # Called from runs, with the interpreter's lock or without.
         self._make = ctypes.CFUNCTYPE(None, ctypes.c_int64)(lambda _: self._make_pool())
-        self._open(pool_door_ir.Cells.make, ctypes.cast(self._make, ctypes.c_void_p).value or 0)
+        self._open(process.PoolCells.make, ctypes.cast(self._make, ctypes.c_void_p).value or 0)
         self._threads = 1
         self._pool: Pool | None = None
 
@@ -130,23 +134,29 @@ class Runs:
     def lead_to(self, pool: Pool, code: Code) -> None:
         """The door leads to a pool from now on."""
         self._pool = pool
-        self._open(pool_door_ir.Cells.awake, code.address(AWAKE.symbol))
-        self._open(pool_door_ir.Cells.parallel, code.address(PARALLEL.symbol))
+        self._open(process.PoolCells.awake, code.address(AWAKE.symbol))
+        self._open(process.PoolCells.parallel, code.address(PARALLEL.symbol))
 
     def _make_pool(self) -> None:
         pool()
         self.share(1)
 
     def _open(self, cell: Field, address: int) -> None:
-        at = self._code.address(pool_door_ir.CELLS) + cell.offset
+        at = self._code.address(process.POOL_CELLS) + cell.offset
         ctypes.c_uint64.from_address(at).value = address
 
     def _forked(self) -> None:
         """A process begins: its main thread is known, and no other thread runs anything."""
         main = threading.main_thread().ident or 0
-        state, fields = self._state, run_ir.State
+        state, fields = self._state, process.RunState
         ctypes.c_uint64.from_address(state + fields.main_thread.offset).value = main
         ctypes.c_int32.from_address(state + fields.active.offset).value = 0
+
+
+def _run_module() -> IrModule:
+    from hlo.backend.entry import pool_door_ir
+
+    return IrModule(pool_door_ir.text(processor()), (process.ENTER.symbol,))
 
 
 @once
@@ -198,7 +208,7 @@ def layouts_as_expected() -> bool:
         and rank == 2
         and tuple(sizes) == (2, 3)
         and words[Array.dtype.word] == id(probe.dtype)
-        and flags & block_ir.NEW_FLAGS == block_ir.NEW_FLAGS
+        and flags & process.NEW_FLAGS == process.NEW_FLAGS
         and table[2] == id(np.ndarray)
         and _numbers_as_expected()
     )
@@ -220,13 +230,11 @@ class Pool:
         runs()
         library = ctypes.CDLL(None)
         define_symbol("syscall", address_of(library.syscall))
-        self._code = shared_code(
-            "pool", lambda: IrModule(pool_ir.text(processor()), (PARALLEL.symbol,))
-        )
+        self._code = shared_code("pool", _pool_module)
         define_symbol(WAKE.symbol, self._code.address(WAKE.symbol))
         self.waker = self._code.address(WAKE.symbol)
-        self._worker = self._code.address(pool_ir.WORKER)
-        self._state = self._code.address(pool_ir.STATE)
+        self._worker = self._code.address(process.WORKER)
+        self._state = self._code.address(process.POOL_STATE)
         self._create = library.pthread_create
         self._create.argtypes = (ctypes.c_void_p,) * 4
         self._detach = library.pthread_detach
@@ -263,13 +271,19 @@ class Pool:
     def _forked(self) -> None:
         """A child has none of its parent's threads: programs of before the fork need its own."""
         workers, self._workers = self._workers, 0
-        ctypes.memset(self._state, 0, pool_ir.STATE_BYTES)
+        ctypes.memset(self._state, 0, process.POOL_STATE_BYTES)
         self.grow(workers + 1)
+
+
+def _pool_module() -> IrModule:
+    from hlo.backend.entry import pool_ir
+
+    return IrModule(pool_ir.text(processor()), (PARALLEL.symbol,))
 
 
 @once
 def pool() -> Pool | None:
     """The pool, or None on systems without futexes."""
-    if sys.platform != "linux" or processor() not in pool_ir.FUTEX_SYSCALL:
+    if sys.platform != "linux" or processor() not in process.FUTEX_SYSCALL:
         return None
     return Pool()

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.isa.amx import is_permitted
@@ -244,6 +247,35 @@ def object_code(module: IrModule) -> bytes:
     is_checked = bool(os.environ.get("HLO_VERIFY_IR"))
     with machine(level_of(module), module.machine) as target:
         return bytes(target.emit_object(parsed(module, is_checked=is_checked)))
+
+
+class Effort(Struct, frozen=True):
+    """Seconds that LLVM takes for a module: to read its text, in the middle-end, for its code."""
+
+    read: float
+    middle: float
+    code: float
+    code_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        return self.read + self.middle + self.code
+
+
+def effort(module: IrModule) -> Effort:
+    """What a module costs by itself, once what all have in common is there."""
+    object_code(module)
+    with machine(level_of(module), module.machine) as target:
+        start = time.perf_counter()
+        parsed(replace(module, optimised=False), is_checked=False)
+        before = time.perf_counter()
+        ready = parsed(module, is_checked=False)
+        between = time.perf_counter()
+        body = target.emit_object(ready)
+        end = time.perf_counter()
+    read = before - start
+    middle = max(0.0, between - before - read) if module.optimised else 0.0
+    return Effort(read, middle, end - between, sum(n for _, n, code in sections(body) if code))
 
 
 def sections(body: bytes) -> list[tuple[str, int, bool]]:

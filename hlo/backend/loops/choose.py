@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.loops.choose_kept_strips import choose_strips
 from hlo.backend.loops.choose_lanes import choose_lanes, choose_strip, rows_of_few
 from hlo.backend.loops.choose_prefetches import choose_prefetches
 from hlo.backend.loops.choose_rows import choose_rows
@@ -40,6 +39,8 @@ def _chosen(expression: Expression, box: Domain, lanes: int, said: tuple[int, ..
     first = serial(expression.target, domain, lanes)
     strip = choose_strip(first, kept or rows_of_few(first))
     if strip is not None:
+        from hlo.backend.loops.choose_kept_strips import choose_strips  # few loops are strips
+
         return choose_strips(expression, strip)
     schedule = choose_units(choose_lanes(first))
     schedule = choose_streams(expression, schedule, lanes)

@@ -12,7 +12,6 @@ from math import prod
 
 from msgspec import Struct, field
 
-from hlo.analysis.lane_loops import elementwise_members, lane_loop
 from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
 from hlo.backend.loops.chains import chain_to
 from hlo.backend.loops.expression import (
@@ -183,6 +182,8 @@ class _Tracer:
 
     def _while(self, loop: Instruction, index: Index, reduced: tuple[Variable, ...]) -> None:
         """All results are made at once, of all elements of the state at the index."""
+        from hlo.analysis.lane_loops import elementwise_members, lane_loop  # of loops alone
+
         if (loop, index) in self.loops:
             return
         self.loops.add((loop, index))

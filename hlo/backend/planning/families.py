@@ -17,8 +17,7 @@ from hlo.analysis.legality import family_of
 from hlo.backend.ir.kernel import NONE_KNOWN, KnownLeaves
 from hlo.backend.planning.implementations import KernelMaker
 from hlo.ir.instruction import Instruction
-from hlo.ops.custom_call import own_target
-from hlo.ops.lapack import MATRIX_TARGETS
+from hlo.ops.custom_targets import own_target
 from hlo.ops.table import KernelFamily
 
 
@@ -56,7 +55,7 @@ def kernel_makers(
 
             wide = wide_select_and_scatter_kernels
             return (scan_kernel, wide, select_and_scatter_kernel, *_fused())
-        case kind if kind is KernelFamily.FACTOR or kind in MATRIX_TARGETS:
+        case kind if kind is KernelFamily.FACTOR or _is_matrix_call(kind):
             from hlo.backend.kernels.linear_algebra.matrix_calls import matrix_kernel
 
             return (matrix_kernel,)
@@ -70,6 +69,15 @@ def kernel_makers(
             return (partial(blocked_kernel, makers=kernel_makers), *_fused())
         case _:
             return ()
+
+
+def _is_matrix_call(kind: KernelFamily | str) -> bool:
+    """Whether it is the target of a call that a matrix routine answers."""
+    if isinstance(kind, KernelFamily):
+        return False
+    from hlo.ops.lapack import MATRIX_TARGETS  # many functions, for few programs
+
+    return kind in MATRIX_TARGETS
 
 
 def unprepared_makers(instruction: Instruction, known: KnownLeaves) -> tuple[KernelMaker, ...]:

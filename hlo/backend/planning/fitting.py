@@ -18,10 +18,8 @@ from hlo.backend.planning.program import HostStep, Program
 from hlo.errors import HloError, Violation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.ops.convolution import ConvolutionAttributes
 from hlo.ops.placing import located
 from hlo.ops.table import OPS, KernelFamily
-from hlo.ops.windows import NO_WINDOW, check_places, check_walk
 from hlo.process_memory import LARGE, machine_bytes, memory_error, numpy_problem
 
 # The most bytes of an arena: with what packing adds, offsets stay below 2^63.
@@ -79,11 +77,15 @@ def check_windows(module: Module) -> None:
 
 
 def _check_window(instruction: Instruction) -> None:
+    from hlo.ops.windows import NO_WINDOW, check_places, check_walk  # few programs have any
+
     dims = instruction.operands[0].shape.dims
     window = instruction.attributes.get("window", NO_WINDOW)
     assert isinstance(window, Window), "its kind"
     if instruction.opcode != "convolution":
         return check_walk(dims, window)
+    from hlo.ops.convolution import ConvolutionAttributes
+
     labels = ConvolutionAttributes.of(instruction.attributes).dim_labels
     return check_places(tuple(dims[d] for d in labels.lhs_spatial), window)
 

@@ -51,7 +51,7 @@ from hlo.backend.planning.splitting import (
 from hlo.backend.planning.team import Team
 from hlo.ir.instruction import Instruction
 from hlo.machine import Machine
-from hlo.ops.custom_call import is_handled
+from hlo.ops.custom_targets import is_handled
 
 # Runs that are estimated to take so long, or have no known length, can be stopped.
 WATCH_US = 500.0

@@ -15,7 +15,7 @@ from hlo.ir.graph import clone_module, reachable_computations
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.ops.custom_call import IDENTITIES
+from hlo.ops.custom_targets import IDENTITIES
 from hlo.ops.making import make
 from hlo.passes.dce import dce
 from hlo.passes.padding import boundary, control, indexing, moving, ordering, packing, reducing

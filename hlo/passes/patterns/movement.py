@@ -8,7 +8,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.permutation import compose, is_identity
 from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make
-from hlo.ops.table import OPS, Trait, opcodes
+from hlo.ops.table import OPS, Opcodes, Trait, opcodes
 from hlo.passes.patterns.matching import (
     has_one_user,
     ints,
@@ -197,10 +197,10 @@ def reshape_of_broadcast(root: Instruction) -> Instruction | None:
     return make(root, "broadcast", x, shape=root.shape, dimensions=mapped)
 
 
-UNARY = sorted(o for o in opcodes(Trait.ELEMENTWISE) if OPS[o].arity == 1)
+UNARY = opcodes(Trait.ELEMENTWISE) & Opcodes(lambda opcode: OPS[opcode].arity == 1)
 
 
-@rewrite(*UNARY, operand="broadcast")
+@rewrite(among=UNARY, operand="broadcast")
 def sink_broadcast(root: Instruction) -> Instruction | None:
     """f(broadcast(x, d)) => broadcast(f(x), d)  for elementwise f: fewer elements to compute"""
     (inner,) = root.operands

@@ -40,9 +40,9 @@ def reduce_of_splat(root: Instruction) -> Instruction | None:
         return None
     x, z = root.operands
     opcode = reducer_opcode(root)
-    if x.opcode != "broadcast" or x.operands[0].shape.dims or opcode not in _IDEMPOTENT:
+    if x.opcode != "broadcast" or x.operands[0].shape.dims or opcode is None:
         return None
-    if x.shape.dtype is not z.shape.dtype or x.shape.is_dynamic:
+    if opcode not in _IDEMPOTENT or x.shape.dtype is not z.shape.dtype or x.shape.is_dynamic:
         return None
     value = make(root, opcode, z, x.operands[0], shape=z.shape)
     return make(root, "broadcast", value, shape=root.shape, dimensions=())

@@ -14,7 +14,8 @@ import hlo
 from hlo.backend.compilation import Compilation
 from hlo.backend.planning.families import kernel_makers
 from hlo.errors import HloError
-from hlo.ops.custom_call import CALLBACKS, IDENTITIES, REGISTERED, TARGETS, register_custom_call
+from hlo.ops.custom_call import CALLBACKS, register_custom_call
+from hlo.ops.custom_targets import IDENTITIES, REGISTERED, TARGETS
 from hlo.ops.table import OPS, KernelFamily, Trait, opcodes
 from hlo.passes.manager import Manager
 from hlo.tools.inputs import made_up_inputs

@@ -17,7 +17,7 @@ import pytest
 import hlo
 from hlo.errors import HloError
 from hlo.frontend.jit import Jitted
-from hlo.ops.custom_call import REGISTERED
+from hlo.ops.custom_targets import REGISTERED
 from hlo.tools import jax_door
 from tests.support import with_jax
 

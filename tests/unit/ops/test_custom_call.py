@@ -7,7 +7,8 @@ import pytest
 
 from hlo.errors import HloError
 from hlo.interpreter.evaluate import evaluate
-from hlo.ops.custom_call import TARGETS, register_custom_call
+from hlo.ops.custom_call import register_custom_call
+from hlo.ops.custom_targets import TARGETS
 from hlo.ops.lapack import attributes
 from hlo.parser.parse import parse
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-import hlo.ops  # noqa: F401  # fills the table
 from hlo.errors import Violation
 from hlo.ir.shape import ProgramShape, Shape, shape_text
 from hlo.ops.table import OPS

@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import hlo.ops  # noqa: F401  # fills the table
 from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import ARRAY_TYPES, DType

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import hlo.ops  # noqa: F401  # fills the table
 from hlo.errors import Violation
 from hlo.ir.dtype import ARRAY_TYPES, DType
 from hlo.ir.shape import Shape

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.backend.entry.block_ir import BLOCK_BYTES
+from hlo.backend.entry.process import BLOCK_BYTES
 from hlo.backend.linking import native
 from hlo.errors import HloError
 from hlo.runtime.executable import Executable

@@ -14,7 +14,7 @@ import pytest
 
 import hlo
 from hlo.errors import HloError
-from hlo.ops.custom_call import TARGETS
+from hlo.ops.custom_targets import TARGETS
 from hlo.runtime.ffi import Handlers
 from hlo.runtime.ffi_attributes import ffi_attributes
 from hlo.tools import jax_door

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import hlo.ops  # noqa: F401  # fills the table
 from hlo.driver import parse, verify
 from hlo.errors import HloError, HloErrors, Violation
 from hlo.ir.computation import Computation

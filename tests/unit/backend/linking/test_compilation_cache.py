@@ -14,7 +14,8 @@ from hlo import cache, driver
 from hlo.backend.compilation import Compilation
 from hlo.backend.linking import compilation_cache, installing
 from hlo.errors import HloErrors
-from hlo.ops.custom_call import REGISTERED, TARGETS, register_custom_call
+from hlo.ops.custom_call import register_custom_call
+from hlo.ops.custom_targets import REGISTERED, TARGETS
 from hlo.parser.parse import parse
 
 TEXT = """HloModule m

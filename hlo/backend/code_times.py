@@ -1,0 +1,52 @@
+"""How long LLVM takes for each kernel: the part of --time-passes that comes after the passes.
+
+    Compilation --code_times--> a table, the longest first
+
+Each kernel is a module of its own here, one after the other. In a compilation several are one
+module, which saves what a module costs, and modules are compiled on all processors.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from hlo.backend.compilation import Compilation
+from hlo.backend.entry.kernel_modules import kernel_module
+from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.ir_module import IrModule
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.linking.toolchain import Effort, effort
+from hlo.backend.planning.program import kernel_steps
+
+_HEAD = f"{'kernel':<44}{'lines':>7}{'read':>10}{'middle-end':>12}{'code':>10}{'bytes':>9}"
+
+
+def code_times(made: Compilation) -> str:
+    """A row for each of the program's kernels, and their sum."""
+    names: dict[int, str] = {}
+    for step in kernel_steps(made.program):
+        names.setdefault(step.kernel, step.instruction.name)
+    found: dict[str, tuple[str, int, Effort]] = {}
+    for number, name in names.items():
+        kernel = made.program.kernels[number]
+        if symbol(kernel) not in found:  # equal kernels are compiled once
+            label = f"k{number} ({name})"
+            found[symbol(kernel)] = (label, kernel.length, effort(_alone(kernel, made)))
+    rows = sorted(found.values(), key=lambda row: -row[2].seconds)
+    total = sum(row[2].seconds for row in rows)
+    lines = [_HEAD, *(_row(*row) for row in rows)]
+    return "\n".join([*lines, f"{f'total of {len(rows)}':<44}{1e3 * total:>36.1f} ms", ""])
+
+
+def _alone(kernel: Kernel, made: Compilation) -> IrModule:
+    module = kernel_module(
+        {symbol(kernel): kernel}, optimised=kernel.needs_middle_end, is_glue=kernel.is_glue
+    )
+    return replace(module, machine=made.machine)
+
+
+def _row(label: str, lines: int, taken: Effort) -> str:
+    return (
+        f"{label[:43]:<44}{lines:>7,}{1e3 * taken.read:>7.1f} ms{1e3 * taken.middle:>9.1f} ms"
+        f"{1e3 * taken.code:>7.1f} ms{taken.code_bytes:>9,}"
+    )

@@ -1,0 +1,101 @@
+"""Tables that modules enter their parts into, each imported when something is looked for.
+
+    TABLE: Entered[str, Row] = Entered()
+
+    def _sources() -> Iterator[None]:
+        from package import common      what it enters is there from now on
+        yield
+        from package import rare
+        yield
+
+    TABLE.fill_from(_sources())
+
+A look-up that finds nothing lets the next source run, and looks again: so sources stand in the
+order in which programs need them. Whatever asks for all of it (a loop over the keys, the length)
+lets them all run. Sources run one at a time, and once; what a source imports must not look anything
+up while it is imported, as the thread that runs a source may be waiting for that very import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from hlo.once import lock
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Entered(dict[K, V]):
+    """A dictionary that is filled by imports, as far as it has been asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sources: Iterator[None] = iter(())
+        self._lock = lock()
+
+    def fill_from(self, sources: Iterator[None]) -> None:
+        """What enters entries, one source between two yields."""
+        self._sources = sources
+
+    def enter(self, key: K, value: V) -> None:
+        """Put an entry in; nothing is imported to find out that it is new."""
+        assert not super().__contains__(key), f"two entries for {key}"
+        super().__setitem__(key, value)
+
+    def __setitem__(self, key: K, value: V) -> None:
+        """Put an entry in the place of any that there is."""
+        _ = key in self  # a source that is run later would put its own there
+        super().__setitem__(key, value)
+
+    def _has_more(self, known: int) -> bool:
+        """Whether there is more than so many entries, with the next source run if need be."""
+        with self._lock:
+            while super().__len__() == known:
+                if next(self._sources, self) is self:
+                    return False
+        return True
+
+    def _fill(self) -> None:
+        while self._has_more(super().__len__()):
+            pass
+
+    def __missing__(self, key: K) -> V:
+        while True:
+            known = super().__len__()
+            if super().__contains__(key):  # another thread's source may have entered it
+                return super().__getitem__(key)
+            if not self._has_more(known):
+                raise KeyError(key)
+
+    def get(self, key: K, default: Any = None) -> Any:
+        """The entry of a key, imported if need be."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or self.get(key, self) is not self  # type: ignore[arg-type]  # any object may be asked for
+
+    def __iter__(self) -> Iterator[K]:
+        self._fill()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self._fill()
+        return super().__len__()
+
+    def keys(self) -> Any:
+        """All of them, as the two that follow."""
+        self._fill()
+        return super().keys()
+
+    def values(self) -> Any:
+        self._fill()
+        return super().values()
+
+    def items(self) -> Any:
+        self._fill()
+        return super().items()
