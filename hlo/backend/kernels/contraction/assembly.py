@@ -44,7 +44,7 @@ class AssemblyTile(Struct, frozen=True):
 
     loops: outermost first. cut: where they are cut into blocks. adds: to what is stored.
     last_lanes: lanes of the last vector that exist, 0: all; is_rhs_masked, is_out_masked: where no
-    others may be touched.
+    others may be touched. ahead_bytes: how far each depth moves on in what is asked for ahead.
     """
 
     ring: Ring
@@ -58,6 +58,7 @@ class AssemblyTile(Struct, frozen=True):
     last_lanes: int = 0
     is_rhs_masked: bool = False
     is_out_masked: bool = False
+    ahead_bytes: int = 0
 
     @property
     def unroll(self) -> int:
@@ -105,7 +106,7 @@ def write_tile(
     ahead: Value | None = None,
 ) -> None:
     """The sums over all depths from `lhs` and `rhs` to memory at `out`. aside: room for a tile of
-    sums, used where depth is cut. ahead: where lines begin that every depth asks for one of.
+    sums, used where depth is cut. ahead: where it begins what depths ask for.
     """
     words = tile_assembly(tile.ring)
     assert words is not None, "asked for where there is assembly"
@@ -192,12 +193,12 @@ class _Text:
         if counter != left:
             yield from (words.test(left), words.again(NEXT_BLOCK))
 
-    def _asked_ahead(self, lines: int) -> Iterator[str]:
-        """So many lines, and on to the next."""
+    def _asked_ahead(self, depths: int) -> Iterator[str]:
+        """The lines of so many depths, and on to the next."""
         if self.ahead:
-            size = self.tile.ring.target.machine.line_bytes
-            yield from (self.words.fetch(f"{n * size}({self.ahead})") for n in range(lines))
-            yield self.words.advance(self.ahead, lines * size)
+            size, moved = self.tile.ring.target.machine.line_bytes, depths * self.tile.ahead_bytes
+            yield from (self.words.fetch(f"{at}({self.ahead})") for at in range(0, moved, size))
+            yield self.words.advance(self.ahead, moved)
 
     def _block_begin(self, loop: DepthLoop, left: str, rounds: int, unroll: int) -> Iterator[str]:
         """What the block before has summed is set aside; the rounds of the next one."""

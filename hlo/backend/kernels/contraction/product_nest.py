@@ -211,9 +211,13 @@ class _Loops:
         return (*made, Loop(self._row(again=True), (stored(self.c, self.epilogue),)))
 
     def _prefetches(self) -> Nodes:
-        """A tile's part of the next batch's factors."""
-        buffers = {side: getattr(self.c, side).buffer for side in FREE}
-        return tuple(Prefetch(f"p{buffers[a.side]}", a.step_bytes) for a in self.form.ahead)
+        """A tile's part of the next batch's factors, or of the next group's rows."""
+        plan, buffers = self.plan, {side: getattr(self.c, side).buffer for side in FREE}
+        found = [Prefetch(f"p{buffers[a.side]}", a.step_bytes) for a in self.form.ahead]
+        if self.form.rows_ahead:
+            rows = plan.group * plan.rows.step
+            found.append(Prefetch(f"p{buffers['lhs']}", rows * self.c.k * self.ring.scalar_bytes))
+        return tuple(found)
 
     def _sums(self, name: str) -> Reduction:
         plan, ring = self.plan, self.ring
