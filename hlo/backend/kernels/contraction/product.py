@@ -35,6 +35,7 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import write_tile
 from hlo.backend.kernels.contraction.batch_ahead import BatchAhead
 from hlo.backend.kernels.contraction.copies import called, is_assembly, packed
+from hlo.backend.kernels.contraction.estimate import product_work
 from hlo.backend.kernels.contraction.finishing import (
     Columns,
     Finishing,
@@ -119,6 +120,7 @@ class _Product:
             is_glue=self.is_glue,
             packed_bytes=plan.shared_bytes,
             packed_runs=plan.shared_runs,
+            work=product_work(plan),
         )
 
     def _bytes_moved(self) -> int:

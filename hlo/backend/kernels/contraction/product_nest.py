@@ -49,6 +49,7 @@ def _remarks(plan: ProductPlan) -> tuple[str, ...]:
     count = plan.depth_blocks
     found = [
         f"sums: {plan.sums.plan}, chains of {plan.sums.chain} additions at most",
+        f"products: {_instruction(plan)}",
         f"tiles: {tile}, {plan.rows.count} x {plan.columns.count} of them",
         f"units: {plan.row_blocks} x {plan.column_blocks} blocks of the result",
         f"lhs: {_READINGS[plan.lhs]}",
@@ -58,6 +59,15 @@ def _remarks(plan: ProductPlan) -> tuple[str, ...]:
     if plan.group:
         found.append(f"groups: {plan.group} tiles meet all panels of a unit")
     return tuple(found)
+
+
+def _instruction(plan: ProductPlan) -> str:
+    """What multiplies, and adds."""
+    ring = plan.ring
+    if ring.dot is not None:
+        return f"{ring.dot.intrinsic.removeprefix('llvm.')}" + (", add" * (not ring.dot.adds))
+    each = f" of {ring.dtype_name}" + ", four a complex one" * (ring.parts > 1)
+    return ("multiply-add" if ring.rounds and ring.fused else "multiply, add") + each
 
 
 class _Loops:
