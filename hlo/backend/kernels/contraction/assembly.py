@@ -5,6 +5,10 @@
 Where depth is cut into blocks, a block's sums are added to those of the blocks before it, which are
 set aside in scratch meanwhile: the registers are all in use.
 
+A number of lhs meets all vectors of rhs from a register. Where there is one vector, the product
+takes it from memory by itself if it can: with a load of its own for each it took 1.3 times as long
+on Zen 4.
+
 As IR the same tile takes LLVM 4 to 6 ms: 28 sums through instruction selection, scheduling and
 register allocation that have nothing to decide. Other rings, targets and forms of factors are left
 to microkernel.py.
@@ -225,6 +229,11 @@ class _Text:
             at = f"{rhs + v * self.bytes}($1)"
             masked = tile.is_rhs_masked and self._is_short(v)
             yield words.load(at, self.first_column + v, is_masked=masked)
+        if tile.vectors == 1 and words.broadcasts:
+            for r in range(tile.rows):
+                at = f"{lhs + r * tile.lhs_row}($0)"
+                yield words.multiply_add_number(at, self.first_column, r)
+            return
         for r in range(tile.rows):
             number = self.first_row + r % self.row_registers
             yield words.broadcast(f"{lhs + r * tile.lhs_row}($0)", number)
