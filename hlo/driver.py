@@ -311,17 +311,23 @@ def emit_stage(
 
 
 def profile(
-    module: Module, *arguments: object, passes: str = "default", threads: int | None = None
+    module: Module,
+    *arguments: object,
+    passes: str = "default",
+    threads: int | None = None,
+    plans: bool = False,
 ) -> Profile:
     """Where one run's time goes: a row for each step, with its HLO instruction and lines.
 
-    arguments: one per entry parameter; str() of the result is a table. Raises HloErrors.
+    arguments: one per entry parameter; plans: also those of contractions, with their estimates.
+    str() of the result is a table. Raises HloErrors.
     """
     from hlo.backend.compilation import Compilation
     from hlo.backend.profile import profile as profiled
 
     verify(module)
-    return profiled(Compilation(module, passes=passes, threads=threads), *arguments)
+    compilation = Compilation(module, passes=passes, threads=threads)
+    return profiled(compilation, *arguments, plans=plans)
 
 
 def timeline(

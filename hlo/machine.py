@@ -108,6 +108,13 @@ _CACHES = (
     Cache(bytes=2 << 20, ways=16, way_bytes=64 << 10),
     Cache(bytes=4 << 20, ways=16, shared=True),
 )
+# Zen 4 and 5 (AMD's Software Optimization Guides, 57647 and 58455): 32 KiB in 8 ways or 48 KiB in
+# 12, then 1 MiB in 8 or 16 ways.
+_ZEN_CACHES = (
+    Cache(bytes=32 << 10, ways=8),
+    Cache(bytes=1 << 20, ways=8, way_bytes=64 << 10),
+    Cache(bytes=4 << 20, ways=16, shared=True),
+)
 # Neoverse N1, V1, N2, V2 (their technical reference manuals, 100616, 101427, 102099, 102375): 64
 # KiB in 4 ways, then 512 KiB to 2 MiB in 8. What the cores share is up to who builds them.
 _NEOVERSE_CACHES = (
@@ -274,8 +281,8 @@ _ALL = (
     Machine(name="cooperlake", triple=X86, features=_CASCADE | {"avx512bf16"}, vector_bytes=64),
     Machine(name="icelake-server", triple=X86, features=_ICE, vector_bytes=64,
             processors=("icelake-client", "rocketlake", "tigerlake")),
-    Machine(name="znver4", triple=X86, features=_ZEN4, vector_bytes=64, processors=("znver5",),
-            rates=_ZEN4_RATES),
+    Machine(name="znver4", triple=X86, features=_ZEN4, vector_bytes=64, caches=_ZEN_CACHES,
+            processors=("znver5",), rates=_ZEN4_RATES),
     Machine(name="sapphirerapids", triple=X86, features=_SAPPHIRE, vector_bytes=64,
             processors=("emeraldrapids", "graniterapids")),
     Machine(name="armv8-a", triple=ARM, features=_ARMV8, caches=_CORTEX_CACHES,

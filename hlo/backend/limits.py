@@ -22,6 +22,7 @@ from hlo.backend.ir.called import as_function
 from hlo.backend.ir.definitions import Definitions
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.work import Speeds
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes.nest import Carried, Nest
@@ -34,6 +35,7 @@ MEMORY_BYTES = 1 << 28  # read in a round: it comes from memory everywhere
 FMA_ROUNDS = 1 << 20  # iterations of the arithmetic loop, some milliseconds
 CHAINS = 12  # independent sums: more than a processor's latency times its units
 ALIGN = 16  # bytes: NumPy's large arrays begin so
+READ_BYTES = 1 << 26  # the most that is read again and again
 AGAIN_BYTES = 1 << 26  # copied in a round by each thread, the same few again and again
 NAMES = ("hlo_read", "hlo_copy", "hlo_multiply_add")
 MEMORY = "memory"
@@ -85,13 +87,8 @@ class Limits(Struct, frozen=True):
 @once
 def measured_limits(threads: int) -> Limits:
     """Measured once in a process, about a second."""
-    target = host_target()
+    target, (read, copy, multiply_add) = host_target(), _functions()
     lanes = target.vector_bytes // 4
-    code = Code(objects([_module(target)]))
-    signature = ctypes.CFUNCTYPE(
-        None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
-    )
-    read, copy, multiply_add = (signature(code.address(name)) for name in NAMES)
     memory = np.ones(MEMORY_BYTES // 4, np.float32)
     step = CHAINS * lanes
     part = memory.size // (2 * threads) // step * step  # elements of a half's part
@@ -131,6 +128,55 @@ def measured_limits(threads: int) -> Limits:
         2.0 * FMA_ROUNDS * step * threads / _seconds(computing, threads),
         tuple(map(cached, range(len(target.machine.caches)))),
     )
+
+
+@once
+def measured_speeds(threads: int) -> Speeds:
+    """Of one of so many threads that work at once, for the estimates of plans; measured once in a
+    process. What lies in so many bytes is read where it lies: a processor's caches may hold more
+    than its description counts on.
+    """
+    machine, (read, _, multiply_add) = host_target().machine, _functions()
+    lanes = machine.vector_bytes // 4
+    step = CHAINS * lanes
+    memory = np.ones(READ_BYTES // 4, np.float32)
+    sinks = [np.zeros(lanes, np.float32) for _ in range(threads)]
+
+    def instructions(threads: int) -> float:
+        seconds = _seconds(
+            lambda thread: multiply_add(
+                sinks[thread].ctypes.data, memory.ctypes.data, FMA_ROUNDS, 1
+            ),
+            threads,
+        )
+        return FMA_ROUNDS * CHAINS / seconds / 1e6
+
+    def speed(size: int) -> float:
+        own = size // (4 * threads) // step * step
+        again = max(1, READ_BYTES // (4 * own * threads))
+
+        def reading(thread: int) -> None:
+            place = memory.ctypes.data + 4 * own * thread
+            read(sinks[thread].ctypes.data, place, own // step, again)
+
+        return 4.0 * own * again / _seconds(reading, threads) / 1e6
+
+    sizes = [threads * machine.first_cache.bytes // 2]
+    while 2 * sizes[-1] <= READ_BYTES:
+        sizes.append(2 * sizes[-1])
+    rates = machine.rates
+    reads = tuple((size, speed(size)) for size in sizes)
+    return Speeds(instructions(threads), reads, rates.call_us, rates.share_us)
+
+
+@once
+def _functions() -> tuple[Callable[..., None], ...]:
+    """The loops, to be called: those of NAMES."""
+    code = Code(objects([_module(host_target())])).keep_forever()
+    signature = ctypes.CFUNCTYPE(
+        None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+    )
+    return tuple(signature(code.address(name)) for name in NAMES)
 
 
 def _seconds(work: Callable[[int], None], threads: int) -> float:
@@ -178,7 +224,7 @@ class _Loops:
         def one(i: Value, sums: Carried) -> Carried:
             return [self.w.binary("fadd", s, x) for s, x in zip(sums, self._loads(i), strict=True)]
 
-        return self._summed(one)
+        return self._summed(lambda _, sums: self.nest.loop(0, COUNT, 1, sums, one), TIMES)
 
     def copy(self) -> Kernel:
         def one(i: Value, _: Carried) -> Carried:
@@ -212,9 +258,9 @@ class _Loops:
     def _loads(self, i: Value) -> list[Value]:
         return [self.w.load(place, self.type, ALIGN) for place in self._addresses(SOURCE, i)]
 
-    def _summed(self, one: Round) -> Kernel:
+    def _summed(self, one: Round, rounds: Value = COUNT) -> Kernel:
         zeros = [self.w.zero(self.type) for _ in range(CHAINS)]
-        total, *others = self.nest.loop(0, COUNT, 1, zeros, one)
+        total, *others = self.nest.loop(0, rounds, 1, zeros, one)
         for other in others:
             total = self.w.binary("fadd", total, other)
         self.w.store(total, SINK, 4)

@@ -14,6 +14,7 @@ from hlo.analysis.legality import family_of
 from hlo.backend.compilation import Compilation
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.work import estimated_us, speeds_of
 from hlo.backend.loops.opened import Schedules
 from hlo.backend.loops.printing import print_schedule
 from hlo.backend.loops.schedule import LoopSchedule
@@ -42,7 +43,10 @@ def loops(compilation: Compilation, kernel: str | None = None, *, remarks: bool 
         own, names = program.kernels[number], [i.name for i in instructions]
         if kernel in (None, f"k{number}", symbol(own), *names):
             printed = partial(print_schedule, remarks=remarks)
-            lines = _kernel(f"k{number}", own, list(instructions), made, printed)
+            lines = [*_kernel(f"k{number}", own, list(instructions), made, printed)]
+            if remarks and own.work is not None:
+                us = estimated_us(own.work, own.units, 1, 1, speeds_of(compilation.target.machine))
+                lines.insert(1, f"  # estimate: {us:.1f} us on one thread")
             texts.append("\n".join(lines) + "\n")
     if kernel is not None and not users:
         raise HloError("arguments", f"there is no kernel {kernel}: the program runs none")

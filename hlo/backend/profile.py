@@ -1,6 +1,7 @@
 """Profile: where a run's time goes, by step of the program, joined to HLO instructions and lines.
 
-    Compilation, arguments --profile--> Profile: one row a step, most time first
+    Compilation, arguments --profile--> Profile: one row a step, most time first; where asked for,
+the plans of contractions, each with its estimate beside what it took (plan_rows.py)
 
 The entry reads the cycle counter around every step (short loops are not inlined for it); cycles
 become microseconds by the time that the whole run takes. Every figure is the median of the runs.
@@ -13,6 +14,7 @@ import time
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.analysis.sources import op_name_of, program_line_of, text_line_of
 from hlo.backend.compilation import Compilation
@@ -20,6 +22,8 @@ from hlo.backend.entry.llvm_ir import emit_timed
 from hlo.backend.entry.timing_ir import Counters, TimedStep
 from hlo.backend.limits import Limits, measured_limits
 from hlo.backend.linking.compile import objects
+from hlo.backend.loops.opened import Schedules
+from hlo.backend.plan_rows import PlanRow, plan_rows
 from hlo.backend.planning.fitting import check_fits
 from hlo.backend.planning.program import CopyStep, HostStep, KernelStep, Program
 from hlo.ir.instruction import Instruction
@@ -52,11 +56,14 @@ class ProfileRow(Struct, frozen=True):
 
 
 class Profile(Struct, frozen=True):
-    """us: one run; rows: its steps, most time first; limits: what the machine can do."""
+    """us: one run; rows: its steps, most time first; limits: what the machine can do. plans: of
+    contractions, where they were asked for.
+    """
 
     us: float
     rows: tuple[ProfileRow, ...]
     limits: Limits
+    plans: tuple[PlanRow, ...] = ()
 
     def __str__(self) -> str:
         spent = max(sum(row.us for row in self.rows), 1e-9)
@@ -70,6 +77,7 @@ class Profile(Struct, frozen=True):
                 f"{r.gigabytes_per_second:7.1f} {r.gigaflops:8.1f} {self.share(r):13}"
                 f" {r.name} {r.opcode} {r.line}"
             )
+        lines += [line for plan in self.plans for line in plan.lines]
         return "\n".join(lines) + "\n"
 
     def grouped(self, by: str) -> Profile:
@@ -81,7 +89,8 @@ class Profile(Struct, frozen=True):
             name = {"opcode": row.opcode, "op_name": row.op_name, "source": row.source}[by]
             found.setdefault(name or row.line or row.name, []).append(row)
         rows = [_together(name, rows) for name, rows in found.items()]
-        return Profile(self.us, tuple(sorted(rows, key=lambda row: -row.us)), self.limits)
+        rows.sort(key=lambda row: -row.us)
+        return Profile(self.us, tuple(rows), self.limits, self.plans)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -111,8 +120,15 @@ def _together(name: str, rows: list[ProfileRow]) -> ProfileRow:
                       rows[0].op_name)  # fmt: skip
 
 
-def profile(compilation: Compilation, *arguments: object, repeats: int = 20) -> Profile:
-    """Run a program `repeats` times, after a warm-up, and say where the time went."""
+def profile(
+    compilation: Compilation, *arguments: object, repeats: int = 20, plans: bool = False
+) -> Profile:
+    """Run a program `repeats` times, after a warm-up, and say where the time went. plans: with
+    those of contractions.
+    """
+    made = Schedules()
+    if plans:
+        compilation = compilation.with_target(replace(compilation.target, schedules=made))
     program = compilation.program
     check_fits(program)
     timing = Counters()
@@ -130,20 +146,21 @@ def profile(compilation: Compilation, *arguments: object, repeats: int = 20) -> 
         samples.append(counters.copy())
     spent = np.median(np.stack(samples), axis=0)
     limits = measured_limits(compilation.threads)
-    return _profile(program, steps, spent, float(np.median(runs)), limits)
+    us = float(np.median(runs))
+    rows = _rows(program, steps, spent, us)
+    found = plan_rows(program, list(zip(steps, rows, strict=False)), made) if plans else ()
+    return Profile(us, tuple(sorted(rows, key=lambda row: -row.us)), limits, found)
 
 
-def _profile(
-    program: Program, steps: list[TimedStep], counters: np.ndarray, us: float, limits: Limits
-) -> Profile:
-    """Rows in microseconds: the steps together take about the run, calls from Python aside."""
+def _rows(
+    program: Program, steps: list[TimedStep], counters: np.ndarray, us: float
+) -> list[ProfileRow]:
+    """In microseconds: the steps together take about the run, calls from Python aside."""
     scale = us / max(float(counters[:, 0].sum()), 1.0)
-    rows = [
+    return [
         _row(program, step, float(spent) * scale, float(calls))
         for step, (spent, calls) in zip(steps, counters, strict=False)
     ]
-    rows.sort(key=lambda row: -row.us)
-    return Profile(us, tuple(rows), limits)
 
 
 def _row(program: Program, step: TimedStep, us: float, calls: float) -> ProfileRow:

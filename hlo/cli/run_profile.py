@@ -28,18 +28,29 @@ GROUPS = ("step", "opcode", "op_name", "source")
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--trace", type=FILE, default=None, metavar="FILE",
               help="Also a run over all threads, for ui.perfetto.dev.")  # fmt: skip
+@click.option(
+    "--plan",
+    is_flag=True,
+    help="Also how contractions are computed, the estimate beside what each took.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
 @reads_modules
 @takes_case
 def command(
-    case: Case, by: str, passes: str, threads: int | None, trace: str | None, as_json: bool
+    case: Case,
+    by: str,
+    passes: str,
+    threads: int | None,
+    trace: str | None,
+    plan: bool,
+    as_json: bool,
 ) -> int:
     """Time per step, joined to HLO instructions and source lines; medians of 20 runs."""
     from hlo import driver
 
     if trace is not None:
         check_writable(trace)
-    found = driver.profile(case.module, *case.values, passes=passes, threads=threads)
+    found = driver.profile(case.module, *case.values, passes=passes, threads=threads, plans=plan)
     if trace is not None:
         from hlo.tools.trace import trace_text
 

@@ -16,6 +16,26 @@ from msgspec import Struct
 from hlo.backend.ir.functions import Definition, Function
 
 
+class Work(Struct, frozen=True):
+    """All units of a kernel together. instructions: multiply-adds of whole vectors, or what takes
+    as long; sums: vectors that are stored. copied: bytes that units read and write to pack for
+    themselves; fetched: the same of what was asked for ahead; shared: those that `runs` of units
+    have packed, each before its first unit. moved: bytes that are read where they lie, and of
+    results, which are read and written; reach: all that is worked on. is_stream: whether bytes come
+    while instructions run.
+    """
+
+    instructions: float = 0.0
+    sums: float = 0.0
+    copied: float = 0.0
+    fetched: float = 0.0
+    shared: float = 0.0
+    runs: int = 1
+    moved: float = 0.0
+    reach: int = 0
+    is_stream: bool = False
+
+
 class Kernel(Struct, frozen=True):
     """function: named @KERNEL (renamed when it is placed in a module), so that equal texts are
     equal kernels and are compiled once.
@@ -48,6 +68,7 @@ class Kernel(Struct, frozen=True):
     is_glue: bool = False  # its inner loops are assembly or calls: plain code around them serves
     packed_bytes: int = 0
     packed_runs: int = 1
+    work: Work | None = None  # what an estimate goes by; None: by bytes_moved and flops
     is_open: bool = False  # whether it may run for ever: nobody knows how often its loops run
 
     @property

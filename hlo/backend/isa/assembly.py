@@ -21,6 +21,7 @@ class Assembly(Struct, frozen=True):
     """wide: what LLVM calls a vector register, ymm or zmm; kind: s or d, the type of its lanes.
     product, sum: instructions that add a product, and what lies in memory, to a register, where
     these are not those of floats. is_turned: whether products take the broadcast number last.
+    is_ordered: whether its factors are of two kinds.
     """
 
     wide: str
@@ -28,11 +29,17 @@ class Assembly(Struct, frozen=True):
     product: str = ""
     sum: str = ""
     is_turned: bool = False
+    is_ordered: bool = False
 
     @property
     def has_masks(self) -> bool:
         """Whether lanes may be left out of moves and sums, and quarters of vectors be put in."""
         return self.wide == "zmm"
+
+    @property
+    def broadcasts(self) -> bool:
+        """Whether a product takes one number of memory for all lanes: as its last factor alone."""
+        return self.has_masks and (self.is_turned or not self.is_ordered)
 
     def names(self, count: int) -> list[str]:
         """The first registers, as what is overwritten."""
@@ -69,7 +76,17 @@ class Assembly(Struct, frozen=True):
         """A product added to a register; of floats rounded once."""
         a, b = (b, a) if self.is_turned else (a, b)
         registers = ", ".join(map(self.register, (a, b, total)))
-        return f"{self.product or f'vfmadd231p{self.kind}'} {registers}"
+        return f"{self._product} {registers}"
+
+    def multiply_add_number(self, at: str, b: int, total: int) -> str:
+        """The same of a number in memory with every lane."""
+        lanes = 16 if self.kind == "s" else 8
+        registers = f"{self.register(b)}, {self.register(total)}"
+        return f"{self._product} {at}{{1to{lanes}}}, {registers}"
+
+    @property
+    def _product(self) -> str:
+        return self.product or f"vfmadd231p{self.kind}"
 
     def add(self, at: str, number: int, *, is_masked: bool = False) -> str:
         """What lies in memory, to a register."""

@@ -104,7 +104,8 @@ def quads_of_8_bits(vector_bytes: int, prefix: str = "") -> DotProduct:
     product = f"{prefix}vpdpbusd"
     intrinsic = f"llvm.x86.avx512.vpdpbusd.{8 * vector_bytes}"
     operand = f"<{vector_bytes} x i8>"
-    assembly = Assembly(_REGISTERS[vector_bytes], "s", product=product, sum="vpaddd")
+    wide = _REGISTERS[vector_bytes]
+    assembly = Assembly(wide, "s", product=product, sum="vpaddd", is_ordered=True)
     return DotProduct(dt.U8, "i32", intrinsic, operand, True, assembly, other=dt.S8)
 
 

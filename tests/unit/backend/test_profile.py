@@ -11,6 +11,7 @@ from hlo import driver
 from hlo.backend.compilation import Compilation
 from hlo.backend.limits import Level, Limits, measured_limits
 from hlo.backend.profile import Profile, ProfileRow, profile
+from hlo.ir import dtype as dt
 from hlo.parser.parse import parse
 
 TEXT = """HloModule m
@@ -85,3 +86,28 @@ def test_caches_are_measured() -> None:
     assert [c.name for c in limits.caches] == [f"L{n}" for n in range(1, len(machine.caches) + 1)]
     assert all(c.copied > limits.copied / 4 for c in limits.caches)
     assert all(a.bytes <= b.bytes for a, b in itertools.pairwise(limits.caches))
+
+
+PRODUCT = """HloModule m
+ENTRY e {
+  x = bf16[96,128] parameter(0)
+  y = bf16[128,96] parameter(1)
+  z = bf16[96,96] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = bf16[96,96] negate(z)
+}"""
+
+
+def test_plans_have_an_estimate_beside_what_they_took() -> None:
+    values = [np.ones(shape, dt.BF16.numpy) for shape in ((96, 128), (128, 96))]
+    compilation = Compilation(parse(PRODUCT, "product.hlo"), passes="")
+    found = profile(compilation, *values, repeats=3, plans=True)
+    (plan,) = found.plans
+    assert (plan.name, plan.opcode, plan.line) == ("z", "dot", "product.hlo:5")
+    assert plan.estimate_us > 0
+    took = sum(row.us for row in found.rows if row.name == "z")
+    assert plan.us == pytest.approx(took), "kernels that never ran took nothing"
+    text = str(found)
+    assert f"z dot product.hlo:5: took {plan.us:.2f} us, estimate {plan.estimate_us:.2f} us" in text
+    assert "    tiles: " in text
+    assert "negate product" not in text.partition("z dot product.hlo:5: took")[2]
+    assert not profile(compilation, *values, repeats=1).plans

@@ -49,6 +49,7 @@ from hlo.backend.kernels.contraction.convolution_look import (
     untold_kernel,
 )
 from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
+from hlo.backend.kernels.contraction.estimate import copy_work, reach
 from hlo.backend.kernels.contraction.gemv import Axpys, Dots, streamed
 from hlo.backend.kernels.contraction.packing_form import Packing
 from hlo.backend.kernels.contraction.packing_nest import packing_schedule
@@ -203,13 +204,13 @@ class _Sequence:
         self.temporaries: list[int] = []
         self.stores_once = True  # each result
         self.sums: Sums | None = None
+        self.reach = 0  # bytes that the product works on
 
     def add_before(self, kernel: Kernel, source: int, size: int, schedule: Made) -> int:
         """A kernel that writes a new temporary from a buffer; the temporary's place."""
-        self.target.shown(kernel, schedule)
         place = self._next_place
         self.temporaries.append(size)
-        self.calls.append(KernelCall(kernel, (source, place), is_early=source in self.early))
+        self._call(kernel, schedule, source, place, is_early=source in self.early)
         if source in self.early:
             self.early.add(place)
         return place
@@ -245,6 +246,7 @@ class _Sequence:
         """Packing kernels, then the product. Nothing at all for an empty result."""
         ring = ring_of(contraction.out, self.target)
         c = normal(contraction, ring.lanes)
+        self.reach = reach(c)
         if c.batches * c.m * c.n == 0:
             return KernelSequence(())
         others = (c.out_buffer, *(self.epilogue.others if self.epilogue else ()))
@@ -398,9 +400,11 @@ class _Sequence:
         made = self.finished(c)
         return replace(made, calls=(*made.calls, *further))
 
-    def _call(self, kernel: Kernel, schedule: Made, *buffers: int) -> None:
+    def _call(self, kernel: Kernel, schedule: Made, *buffers: int, is_early: bool = False) -> None:
+        if kernel.work is None:
+            kernel = replace(kernel, work=copy_work(kernel.bytes_moved, self.reach))
         self.target.shown(kernel, schedule)
-        self.calls.append(KernelCall(kernel, buffers))
+        self.calls.append(KernelCall(kernel, buffers, is_early=is_early))
 
     def _stream(self, stream: Dots | Axpys, *others: int) -> None:
         """A product of few rows, which reads the other factor once."""

@@ -21,6 +21,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, Contraction, merged, only
+from hlo.backend.kernels.contraction.estimate import vector_work
 from hlo.backend.kernels.contraction.lane_sums import across
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
@@ -99,6 +100,7 @@ class _Streaming:
             scratch_bytes=scratch_bytes,
             bytes_moved=matrix,
             flops=c.flops,
+            work=vector_work(c, self.ring),
         )
 
     def _blocks(self, things: int) -> int:

@@ -35,6 +35,7 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import write_tile
 from hlo.backend.kernels.contraction.batch_ahead import BatchAhead
 from hlo.backend.kernels.contraction.copies import called, is_assembly, packed
+from hlo.backend.kernels.contraction.estimate import product_work
 from hlo.backend.kernels.contraction.finishing import (
     Columns,
     Finishing,
@@ -48,6 +49,7 @@ from hlo.backend.kernels.contraction.product_form import ProductForm
 from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.result import Epilogue
 from hlo.backend.kernels.contraction.ring import element_address
+from hlo.backend.kernels.contraction.rows_ahead import RowsAhead
 from hlo.backend.kernels.contraction.waiting import Range, WaitingSums
 
 
@@ -76,12 +78,12 @@ class _Product:
         self.form = form = ProductForm(plan, has_epilogue=epilogue is not None)
         self.packings, self.row_axes = form.packings, form.row_axes
         self.staged, self.is_direct = form.staged, form.is_direct
-        depth = self.w.int(plan.depth_block)
-        self.has_assembly = form.assembly(depth) is not None
+        self.has_assembly = form.is_assembly
         self.is_glue = self.is_direct or self.has_assembly
         self.functions: dict[str, Kernel] = {}
         self.waiting = WaitingSums(self.w, plan)
         self.ahead = BatchAhead(self.w, plan, form.ahead)
+        self.rows_ahead = RowsAhead(self.w, plan, form.rows_ahead)
         sizes = form.scratch_sizes
         self.scratch_at = [sum(sizes[:i]) for i in range(4)]
         self.scratch_bytes = sum(sizes)
@@ -118,6 +120,7 @@ class _Product:
             is_glue=self.is_glue,
             packed_bytes=plan.shared_bytes,
             packed_runs=plan.shared_runs,
+            work=product_work(plan),
         )
 
     def _bytes_moved(self) -> int:
@@ -253,6 +256,7 @@ class _Product:
     def _group(self, group: Range, tiles: Range, panels: Range, depths: Depths) -> None:
         """Some tiles of rows, packed if they have to be, and all panels of the unit."""
         w, base = self.w, self.at["lhs"]
+        self.rows_ahead.base = base
         if self.plan.lhs is Reading.IN_TILE:
             self._pack("lhs", base, group, depths, None)
             depths = replace(depths, lhs=w.int(0))
@@ -263,6 +267,7 @@ class _Product:
         def at_panel(panel: Value) -> None:
             columns = self._columns(panel)
             at = self._address("rhs", panel, columns.start)
+            self.rows_ahead.panel = w.binary("sub", panel, panels[0])
             each(w, *group, lambda tile: self._tile(tile, tiles, depths, at, columns))
 
         if self.staged:
@@ -323,7 +328,8 @@ class _Product:
         local = times(w, w.binary("sub", tile, tiles[0]), rows.step) if self.staged else None
         if form is not None:
             out = self._place_of_tile(start, local, columns)
-            write_tile(w, form, lhs, rhs, out, self.aside, self.ahead.start(tile))
+            ahead = self.ahead.start(tile) or self.rows_ahead.start(tile)
+            write_tile(w, form, lhs, rhs, out, self.aside, ahead)
         else:
             self.is_glue = False
             self._in_registers(lhs, rhs, depths, start, local, columns)

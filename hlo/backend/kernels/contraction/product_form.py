@@ -14,6 +14,7 @@ from hlo.backend.kernels.contraction.batch_ahead import FactorAhead, factors_ahe
 from hlo.backend.kernels.contraction.microkernel import DepthAxis, Factor, Microkernel
 from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.ring import is_plain
+from hlo.backend.kernels.contraction.rows_ahead import rows_ahead
 
 
 class ProductForm:
@@ -69,9 +70,17 @@ class ProductForm:
     @property
     def ahead(self) -> tuple[FactorAhead, ...]:
         """The next batch's factors that tiles ask for: those of assembly do."""
-        factors = factors_ahead(self.plan)
-        depths = Value(str(self.plan.depth_block), "i64")
-        return factors if factors and self.assembly(depths) is not None else ()
+        return factors_ahead(self.plan) if self.is_assembly else ()
+
+    @property
+    def rows_ahead(self) -> int:
+        """Bytes by which each depth moves on in the next group's rows, 0: tiles ask for none."""
+        return rows_ahead(self.plan) if self.is_assembly else 0
+
+    @property
+    def is_assembly(self) -> bool:
+        """Whether tiles are written as assembly."""
+        return self.assembly(Value(str(self.plan.depth_block), "i64")) is not None
 
     def factor(self, side: str) -> Factor:
         """How a tile reads rows or columns."""
@@ -106,6 +115,7 @@ class ProductForm:
             last_lanes=self.c.n % ring.lanes if plan.columns.exceeds(self.c.n) else 0,
             is_rhs_masked=plan.rhs is Reading.IN_PLACE,
             is_out_masked=self.is_direct,
+            ahead_bytes=rows_ahead(plan) or ring.target.machine.line_bytes,
         )  # fmt: skip
         return tile if fits(tile, words) else None
 

@@ -49,6 +49,7 @@ def _remarks(plan: ProductPlan) -> tuple[str, ...]:
     count = plan.depth_blocks
     found = [
         f"sums: {plan.sums.plan}, chains of {plan.sums.chain} additions at most",
+        f"products: {_instruction(plan)}",
         f"tiles: {tile}, {plan.rows.count} x {plan.columns.count} of them",
         f"units: {plan.row_blocks} x {plan.column_blocks} blocks of the result",
         f"lhs: {_READINGS[plan.lhs]}",
@@ -58,6 +59,15 @@ def _remarks(plan: ProductPlan) -> tuple[str, ...]:
     if plan.group:
         found.append(f"groups: {plan.group} tiles meet all panels of a unit")
     return tuple(found)
+
+
+def _instruction(plan: ProductPlan) -> str:
+    """What multiplies, and adds."""
+    ring = plan.ring
+    if ring.dot is not None:
+        return f"{ring.dot.intrinsic.removeprefix('llvm.')}" + (", add" * (not ring.dot.adds))
+    each = f" of {ring.dtype_name}" + ", four a complex one" * (ring.parts > 1)
+    return ("multiply-add" if ring.rounds and ring.fused else "multiply, add") + each
 
 
 class _Loops:
@@ -211,9 +221,13 @@ class _Loops:
         return (*made, Loop(self._row(again=True), (stored(self.c, self.epilogue),)))
 
     def _prefetches(self) -> Nodes:
-        """A tile's part of the next batch's factors."""
-        buffers = {side: getattr(self.c, side).buffer for side in FREE}
-        return tuple(Prefetch(f"p{buffers[a.side]}", a.step_bytes) for a in self.form.ahead)
+        """A tile's part of the next batch's factors, or of the next group's rows."""
+        plan, buffers = self.plan, {side: getattr(self.c, side).buffer for side in FREE}
+        found = [Prefetch(f"p{buffers[a.side]}", a.step_bytes) for a in self.form.ahead]
+        if self.form.rows_ahead:
+            rows = plan.group * plan.rows.step
+            found.append(Prefetch(f"p{buffers['lhs']}", rows * self.c.k * self.ring.scalar_bytes))
+        return tuple(found)
 
     def _sums(self, name: str) -> Reduction:
         plan, ring = self.plan, self.ring

@@ -1,0 +1,85 @@
+"""Work: what a kernel does, in the quantities that a machine's speeds turn into time.
+
+    Work, units, chunks, Speeds --estimated_us--> microseconds
+
+    on one thread:  (instructions + sums) / their speed + COPY * (copied + shared) / read
+                    + COPY * fetched / near + moved * (1 / read - 1 / near)
+    a stream:       the greater of its instructions' and its bytes' time
+
+`read`: bytes in a microsecond from what holds all that is worked on, `near`: from the first cache.
+Everything but speeds follows from shapes. Speeds are those of a machine's description
+(hlo/machine.py), or measured (hlo/backend/limits.py). COPY was fitted to what products took on Zen
+4, and is a ratio of its measured speeds.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import log2
+
+from msgspec import Struct
+
+from hlo.backend.ir.kernel import Work
+from hlo.machine import Machine
+
+COPY = 2.2  # What a byte that packing reads or writes takes, in bytes that are only read.
+
+
+class Speeds(Struct, frozen=True):
+    """Of one of the threads that work at once. instructions: multiply-adds of whole vectors in a
+    microsecond. reads: (bytes, how many are read in a microsecond where so many lie), the nearest
+    first.
+    """
+
+    instructions: float
+    reads: tuple[tuple[int, float], ...]
+    call_us: float
+    share_us: float
+
+    def read(self, reach: int) -> float:
+        """Bytes in a microsecond where `reach` are worked on: between two known sizes by the
+        logarithm of the size.
+        """
+        if reach <= self.reads[0][0]:
+            return self.reads[0][1]
+        for (less, near), (more, far) in pairwise(self.reads):
+            if less < reach <= more:
+                part = log2(reach / less) / log2(more / less)
+                return near + part * (far - near)
+        return self.reads[-1][1]
+
+
+def speeds_of(machine: Machine) -> Speeds:
+    """By a machine's description: of one core."""
+    rates, (first, *_, last) = machine.rates, machine.caches
+    reads = (
+        (first.bytes, rates.cached_factor_bytes),
+        (machine.second_cache.bytes, rates.cached_bytes),
+        (last.bytes, rates.cached_bytes),
+        (2 * last.bytes, rates.memory_bytes),
+    )
+    instructions = rates.contracted_ops / (2 * (machine.vector_bytes // 4))
+    return Speeds(instructions, reads, rates.call_us, rates.share_us)
+
+
+def estimated_us(work: Work, units: int, chunks: int, threads: int, speeds: Speeds) -> float:
+    """The time of a kernel whose units are claimed in chunks by so many threads. speeds: of one of
+    these.
+    """
+    read, near = speeds.read(work.reach), speeds.reads[0][1]
+    arithmetic = (work.instructions + work.sums) / speeds.instructions
+    shared = COPY * work.shared / read
+    if work.is_stream:
+        own = max(arithmetic, work.moved / read)
+    else:
+        waiting = work.moved * max(1 / read - 1 / near, 0.0)
+        own = arithmetic + waiting + COPY * (work.copied / read + work.fetched / near)
+    if chunks < 2 or threads < 2:
+        return speeds.call_us + own + shared
+    rounds = -(-chunks // threads)
+    most = -(-units // chunks)  # of a chunk
+    runs = -(-most * work.runs // units)
+    even = own / threads
+    uneven = rounds * most * own / units
+    longest = uneven if rounds <= 2 else max(even, uneven - most * own / units)
+    return speeds.call_us + speeds.share_us + longest + rounds * runs * shared / work.runs

@@ -1,0 +1,61 @@
+"""What work plans have: lanes, words and real parts count as their instructions do."""
+
+from __future__ import annotations
+
+import pytest
+
+from hlo.backend.ir.kernel import Work
+from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+from hlo.ir.shape import Shape
+from hlo.machine import NAMED
+from tests.unit.backend.kernels.contraction.test_contraction_dot import dot
+
+TARGET = Target(NAMED["znver4"], mode="fast")
+
+
+def works(m: int, n: int, k: int, dtype: DType, out: DType, depth: int = 1) -> list[Work]:
+    """Of the kernels of a product; depth: lhs's dimension that is contracted."""
+    lhs = Shape.array(dtype, (m, k) if depth else (k, m))
+    dims = {"lhs_contracting_dims": (depth,), "rhs_contracting_dims": (0,)}
+    instruction = dot(lhs, Shape.array(dtype, (k, n)), out, **dims)
+    found = [call.kernel.work for call in contraction_kernels(instruction, TARGET).calls]
+    assert None not in found, "every kernel of a product says its work"
+    return [work for work in found if work is not None]
+
+
+@pytest.mark.parametrize(("dtype", "out", "times"), [
+    (dt.F32, dt.F32, 1), (dt.F64, dt.F64, 2), (dt.C64, dt.C64, 4), (dt.C128, dt.C128, 8),
+    (dt.BF16, dt.F32, 1 / 2), (dt.S8, dt.S32, 1 / 4), (dt.S32, dt.S32, 1.5), (dt.F16, dt.F16, 1),
+])  # fmt: skip
+def test_a_type_takes_the_instructions_of_its_lanes(dtype: DType, out: DType, times: float) -> None:
+    least = 512**3 / 16 * times
+    assert least <= works(512, 512, 512, dtype, out)[-1].instructions <= 1.1 * least
+
+
+def test_lanes_that_are_not_there_count() -> None:
+    whole, ragged = (works(256, n, 256, dt.F32, dt.F32)[-1] for n in (256, 257))
+    assert ragged.instructions > 1.05 * whole.instructions * 257 / 256
+
+
+def test_what_is_packed_again_by_each_block_of_columns_is_counted_again() -> None:
+    (small,), (large,) = (
+        works(512, 512, 512, dt.F32, dt.F32),
+        works(2048, 2048, 2048, dt.F32, dt.F32),
+    )
+    matrices = 2 * 4 * 512**2, 2 * 4 * 2048**2  # read and written
+    assert small.fetched >= 2 * matrices[0]
+    assert large.fetched / matrices[1] > small.fetched / matrices[0]
+    assert (small.copied, large.copied) == (0, 0)
+    (turned,) = works(1024, 1024, 1024, dt.F32, dt.F32, depth=0)
+    assert turned.copied
+    assert not turned.fetched
+
+
+def test_few_rows_are_a_stream_of_the_matrix() -> None:
+    *_, work = works(1, 2048, 2048, dt.F32, dt.F32)
+    assert work.is_stream or works(1, 2048, 2048, dt.F32, dt.F32)[0].is_stream
+    first = works(2, 2048, 2048, dt.F32, dt.F32)[0]
+    assert first.moved == 4 * 2048**2

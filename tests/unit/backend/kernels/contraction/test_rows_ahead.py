@@ -1,0 +1,61 @@
+"""Which products ask for the next group's rows, and that hints change no bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hlo.backend.ir.kernel import KernelSequence
+from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
+from hlo.machine import NAMED
+from tests.support.contraction_harness import Compiled, levels, target_of
+from tests.unit.backend.kernels.contraction.test_contraction_dot import dot, run
+
+
+def product(m: int, n: int, k: int, *, depth: int = 1, dtype: DType = dt.F32) -> Instruction:
+    """depth: lhs's dimension that is contracted."""
+    lhs = Shape.array(dtype, (m, k) if depth else (k, m))
+    rhs = Shape.array(dtype, (k, n))
+    dims = {"lhs_contracting_dims": (depth,), "rhs_contracting_dims": (0,)}
+    return dot(lhs, rhs, dtype, **dims)
+
+
+def fetches(sequence: KernelSequence) -> int:
+    return sum(call.kernel.text.count("prefetch") for call in sequence.calls)
+
+
+@pytest.mark.parametrize("dtype", [dt.F32, dt.F64])
+def test_rows_that_follow_each_other_are_fetched(dtype: DType) -> None:
+    instruction = product(1024, 1024, 1024, dtype=dtype)
+    assert fetches(contraction_kernels(instruction, Target(NAMED["x86-64-v4"])))
+    assert not fetches(contraction_kernels(instruction, Target(NAMED["armv8-a"])))
+
+
+@pytest.mark.parametrize(("sizes", "depth"), [
+    ((1024, 1024, 1024), 0),  # depth runs over rows of memory
+    ((1024, 1024, 4096), 1),  # blocks of depth leave holes between rows
+    ((64, 64, 64), 1),  # read where they lie
+])  # fmt: skip
+def test_others_are_not(sizes: tuple[int, int, int], depth: int) -> None:
+    instruction = product(*sizes, depth=depth)
+    assert not fetches(contraction_kernels(instruction, Target(NAMED["x86-64-v4"])))
+
+
+@pytest.mark.parametrize("level", levels())
+def test_products_are_what_they_were(level: str) -> None:
+    for sizes in ((300, 257, 512), (129, 300, 1024)):
+        run(product(*sizes), 1, level)
+
+
+def test_nothing_is_read_behind_the_last_row() -> None:
+    """A hint is no access."""
+    instruction = product(512, 256, 512)
+    compiled = Compiled(contraction_kernels(instruction, target_of()))
+    lhs, rhs = (np.ones(o.shape.dims, np.float32) for o in instruction.operands)
+    got = compiled([lhs, rhs], np.zeros(instruction.shape.dims, np.float32))
+    assert (got == 512).all()

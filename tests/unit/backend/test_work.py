@@ -1,0 +1,59 @@
+"""Estimates follow from work and speeds: each quantity counts, and threads share what they can."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from hlo.backend.ir.kernel import Work
+from hlo.backend.ir.work import COPY, Speeds, estimated_us, speeds_of
+from hlo.machine import NAMED
+
+SPEEDS = Speeds(100.0, ((1 << 10, 80.0), (1 << 12, 40.0), (1 << 14, 20.0)), 0.5, 2.0)
+
+
+def one_thread(work: Work) -> float:
+    return estimated_us(work, 8, 1, 1, SPEEDS) - SPEEDS.call_us
+
+
+def test_between_known_sizes_speeds_fall_with_the_logarithm() -> None:
+    assert [SPEEDS.read(n) for n in (1, 1 << 10, 1 << 12, 1 << 20)] == [80, 80, 40, 20]
+    assert SPEEDS.read(1 << 11) == pytest.approx(60)
+
+
+def test_each_quantity_has_its_time() -> None:
+    near = Work(reach=1)
+    assert one_thread(replace(near, instructions=300, sums=100)) == pytest.approx(4)
+    assert one_thread(replace(near, copied=800)) == pytest.approx(10 * COPY)
+    assert one_thread(replace(near, shared=800, runs=2)) == pytest.approx(10 * COPY)
+    assert one_thread(replace(near, moved=800)) == 0, "arithmetic hides it"
+    far = Work(reach=1 << 14)
+    assert one_thread(replace(far, moved=800)) == pytest.approx(800 / 20 - 800 / 80)
+    assert one_thread(replace(far, fetched=800)) == pytest.approx(10 * COPY), "as if it were near"
+
+
+def test_a_stream_takes_the_longer_of_both() -> None:
+    stream = Work(instructions=300, moved=800, reach=1, is_stream=True)
+    assert one_thread(stream) == pytest.approx(10)
+    assert one_thread(replace(stream, instructions=3000)) == pytest.approx(30)
+
+
+def test_threads_share_units_and_pack_what_theirs_share() -> None:
+    work = Work(instructions=8000, reach=1)
+    alone = estimated_us(work, 8, 1, 1, SPEEDS)
+    even = estimated_us(work, 8, 8, 2, SPEEDS)
+    assert even == pytest.approx(SPEEDS.share_us + (alone + SPEEDS.call_us) / 2)
+    assert estimated_us(work, 3, 3, 2, SPEEDS) > even, "a thread has two of three units"
+    packing = replace(work, shared=800, runs=1)
+    assert estimated_us(packing, 8, 2, 2, SPEEDS) == pytest.approx(
+        estimated_us(work, 8, 2, 2, SPEEDS) + 10 * COPY
+    )
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_descriptions_have_speeds(name: str) -> None:
+    speeds = speeds_of(NAMED[name])
+    assert speeds.instructions > 0
+    sizes = [size for size, _ in speeds.reads]
+    assert sizes == sorted(sizes)
+    assert speeds.read(1) >= speeds.read(1 << 40) > 0
