@@ -8,7 +8,7 @@ values live, not what is computed. The block that was chosen stands in the fusio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from hlo.analysis.block_size import (
     DEEPEST,
@@ -74,7 +74,7 @@ def _groups(computation: Computation) -> Iterator[tuple[list[Instruction], Block
             if key not in tried:  # the roots stay the same when others are fused
                 tried[key] = best_block(_roots(group, computation), members)
             block = tried[key]
-            if block is not None and _is_convex(group, order):
+            if block is not None and _is_convex(group):
                 taken |= members
                 yield group, block
                 break
@@ -207,16 +207,20 @@ def _roots(group: list[Instruction], computation: Computation) -> list[Instructi
     return [i for i in group if i is computation.root or not inside.issuperset(i.users)]
 
 
-def _is_convex(group: list[Instruction], order: Sequence[Instruction]) -> bool:
-    """Whether nothing outside needs a member and is needed by another one. O(edges)."""
+def _is_convex(group: list[Instruction]) -> bool:
+    """Whether nothing outside needs a member and is needed by another one, in the computation as it
+    stands: of a group that is a fusion by now, what takes one result needs all operands. O(edges).
+    """
     inside = set(group)
-    behind: set[Instruction] = set()
-    for instruction in order:
-        if any(o in behind or o in inside for o in instruction.operands):
-            if instruction not in inside:
-                behind.add(instruction)
-            elif any(o in behind for o in instruction.operands):
+    waiting = [o for member in group for o in member.operands if o not in inside]
+    seen = set(waiting)
+    while waiting:
+        for operand in waiting.pop().operands:
+            if operand in inside:
                 return False
+            if operand not in seen:
+                seen.add(operand)
+                waiting.append(operand)
     return True
 
 
