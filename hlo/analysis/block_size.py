@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 
 from hlo.analysis.blocking import Block, Cut, inner_members, needed
 from hlo.analysis.decisions import decisions_of
 from hlo.analysis.fusibility import CONTRACTIONS, is_elementwise, is_padded
 from hlo.indexing.queries import operand_dims
+from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.machine import COMMON
@@ -144,7 +146,8 @@ def longer_dims(shape: Shape) -> tuple[int, ...]:
     return tuple(n for n in shape.dims if n != 1)
 
 
-def part_sizes(n: int) -> list[int]:
+@lru_cache(maxsize=1024)
+def part_sizes(n: int) -> tuple[int, ...]:
     """The divisors of a positive number, and sizes in whole vectors whose last part overlaps the
     one before by little."""
     found = set(divisors(n))
@@ -152,7 +155,7 @@ def part_sizes(n: int) -> list[int]:
         size = -(-n // count // WHOLE) * WHOLE
         if size <= n and -(-n // size) * size - n <= n // MOST_OVERLAP:
             found.add(size)
-    return sorted(found)
+    return tuple(sorted(found))
 
 
 MOST_TRIED = 1 << 16
@@ -177,14 +180,34 @@ def _pays(found: set[Cut], members: Collection[Instruction], block: Block, betwe
 def _packed_bytes(instruction: Instruction, block: Block) -> int:
     """The bytes that all blocks read and write to pack a right side that they share."""
     total = 0
-    stack = [instruction]
-    while stack:
-        one = stack.pop()
-        if one.opcode == "fusion":
-            stack += [i for c in one.called_computations() for i in c.instructions]
-        elif one.opcode in CONTRACTIONS:
-            lengths = zip(one.shape.dims, operand_dims(one)[0], strict=True)
-            batch = sum(n != 1 and None not in pair for n, pair in lengths)
-            parts = block.parts(min(block.depth, batch))
-            total += 2 * one.operands[1].shape.size_bytes * (block.count // parts - 1)
+    for batch, size in _shared_sides(instruction):
+        parts = block.parts(min(block.depth, batch))
+        total += 2 * size * (block.count // parts - 1)
     return total
+
+
+def _shared_sides(instruction: Instruction) -> Sequence[tuple[int, int]]:
+    """Of the contraction that an instruction is, or those inside of a fusion: how many dimensions
+    its batch has, and the bytes of its right side.
+    """
+    if instruction.opcode == "fusion":
+        return [side for c in instruction.called_computations() for side in c.fact(_sides_within)]
+    return (_shared_side(instruction),) if instruction.opcode in CONTRACTIONS else ()
+
+
+def _sides_within(computation: Computation) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int]] = []
+    waiting = [computation]
+    while waiting:
+        for instruction in waiting.pop().instructions:
+            if instruction.opcode == "fusion":
+                waiting += instruction.called_computations()
+            elif instruction.opcode in CONTRACTIONS:
+                found.append(_shared_side(instruction))
+    return tuple(found)
+
+
+def _shared_side(contraction: Instruction) -> tuple[int, int]:
+    lengths = zip(contraction.shape.dims, operand_dims(contraction)[0], strict=True)
+    batch = sum(n != 1 and None not in pair for n, pair in lengths)
+    return batch, contraction.operands[1].shape.size_bytes

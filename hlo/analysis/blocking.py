@@ -34,6 +34,7 @@ WHOLE: Span = (0, 0)
 MOST_STARTS = 2**31  # The first dimension that is too large for a start.
 Scope = tuple[Computation | None, Span]  # a fused computation, and how its result is cut
 OUTERMOST: Scope = (None, WHOLE)  # where the roots are
+ParameterCuts = list[tuple[int, Span]]  # parameters by number, and how they are cut
 
 
 class Block(Struct, frozen=True):
@@ -100,8 +101,25 @@ def needed(
 ) -> set[Cut] | None:
     """Every instruction that a block of the roots needs, and how cut; None where one cannot be
     cut. What is not inside is not looked behind."""
-    found = _Needs(block, inside)
+    found = _Needs(block, inside, _fused_cuts)
     return found.at[OUTERMOST] if found.all_of(roots, span) else None
+
+
+def _fused_cuts(computation: Computation, span: Span, block: Block) -> ParameterCuts | None:
+    """The parameters that a fusion needs whose result is cut by a span, by number, and how cut;
+    None where it cannot be cut.
+
+    What can be cut does not depend on a block's sizes, and groups that are tried share their
+    members, so it is found once for each computation, span and `lead`.
+    """
+    facts, key = computation.facts, ("cuts of parameters", span, block.lead)
+    if key not in facts:
+        found, scope = _Needs(block, ()), (computation, span)
+        found.at[scope] = set()
+        is_cut = found.all_of([computation.root], span, scope)
+        cuts = [(number(p), at) for p, at in found.at[scope] if p.opcode == "parameter"]
+        facts[key] = sorted(cuts) if is_cut else None
+    return facts[key]  # type: ignore[return-value]  # what was put there
 
 
 class _Needs:
@@ -111,15 +129,24 @@ class _Needs:
     its operands cut in all ways in which the computation is found to need its parameters.
     """
 
-    def __init__(self, block: Block, inside: Container[Instruction]) -> None:
+    def __init__(
+        self,
+        block: Block,
+        inside: Container[Instruction],
+        cuts: Callable[[Computation, Span, Block], ParameterCuts | None] | None = None,
+    ) -> None:
+        """cuts: who says what a fusion needs, where `at` need not have what is inside of it."""
         self.at: dict[Scope, set[Cut]] = {OUTERMOST: set()}
         self._block = block
         self._inside = inside
+        self._cuts = cuts
         self._sites: dict[Scope, list[tuple[Scope, Instruction]]] = {}
 
-    def all_of(self, roots: Iterable[Instruction], span: Span) -> bool:
+    def all_of(
+        self, roots: Iterable[Instruction], span: Span, outermost: Scope = OUTERMOST
+    ) -> bool:
         """Find all; False where something cannot be cut."""
-        waiting = [(OUTERMOST, root, span) for root in roots]
+        waiting = [(outermost, root, span) for root in roots]
         while waiting:
             scope, instruction, at = waiting.pop()
             if (instruction, at) in self.at[scope]:
@@ -138,8 +165,15 @@ class _Needs:
                 return False
             waiting += [(scope, *operand) for operand in operands]
             inner = fused_scope(instruction, at)
-            if inner != OUTERMOST:
+            if inner[0] is None:
+                continue
+            if self._cuts is None:
                 waiting += self._entered(inner, scope, instruction)
+                continue
+            wanted = self._cuts(inner[0], at, self._block)
+            if wanted is None:
+                return False
+            waiting += [(scope, instruction.operands[n], cut) for n, cut in wanted]
         return True
 
     def _is_behind(self, scope: Scope, instruction: Instruction) -> bool:

@@ -16,7 +16,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.analysis.block_size import KIND
 from hlo.analysis.sources import op_name_of, program_line_of, text_line_of
+from hlo.analysis.work import work_of
 from hlo.backend.compilation import Compilation
 from hlo.backend.entry.llvm_ir import emit_timed
 from hlo.backend.entry.timing_ir import Counters, TimedStep
@@ -168,7 +170,7 @@ def _row(program: Program, step: TimedStep, us: float, calls: float) -> ProfileR
         case KernelStep(instruction=instruction):
             kernel = program.kernels[step.kernel]
             place = (instruction.name, instruction.opcode, text_line_of(instruction))
-            moved, flops = kernel.bytes_moved, kernel.flops
+            moved, flops = kernel.bytes_moved, _operations(instruction) or kernel.flops
             origin = _origin(instruction)
             return ProfileRow(*place, "kernel", calls, us, moved, flops, *origin)
         case HostStep(instruction=instruction):
@@ -176,6 +178,22 @@ def _row(program: Program, step: TimedStep, us: float, calls: float) -> ProfileR
             return ProfileRow(*place, "host", calls, us, 0, 0, *_origin(instruction))
         case CopyStep():
             return ProfileRow("-", "copy", "", "copy", calls, us, 2 * step.size, 0)
+
+
+def _operations(instruction: Instruction) -> int:
+    """Of a fusion that runs block by block: those that its HLO asks for. What its kernel says is an
+    estimate, in which those of products are worth less than others. 0 for all else.
+    """
+    if instruction.attributes.get("kind") != KIND:
+        return 0
+    found, waiting = 0, [instruction]
+    while waiting:
+        one = waiting.pop()
+        if one.opcode == "fusion":
+            waiting += [i for c in one.called_computations() for i in c.instructions]
+        else:
+            found += work_of(one).operations
+    return found
 
 
 def _origin(instruction: Instruction) -> tuple[str, str]:

@@ -8,7 +8,7 @@ values live, not what is computed. The block that was chosen stands in the fusio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from hlo.analysis.block_size import (
     DEEPEST,
@@ -32,6 +32,7 @@ from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
 
 MOST_MEMBERS = 32
+Known = dict[tuple[Instruction, tuple[int, ...]], bool]  # what can be cut by itself, by `lead`
 
 
 def block_fusion(module: Module) -> bool:
@@ -46,8 +47,12 @@ def block_fusion(module: Module) -> bool:
         if computation in left or not any(map(_is_worth_a_look, computation.instructions)):
             continue
         ordered = in_block_order(computation)
+        groups = 0
         for group, block in _groups(computation):
             _fuse(module, computation, group, block)
+            groups += 1
+        if groups:
+            computation.reorder(post_order(computation))
             changed = True
         restored(computation, ordered)
     return changed
@@ -57,20 +62,26 @@ def _groups(computation: Computation) -> Iterator[tuple[list[Instruction], Block
     """Disjoint groups in program order, each found on what the ones before left."""
     taken = set(awaited(computation))  # they stay where others see them end
     order = post_order(computation)
+    place = {instruction: number for number, instruction in enumerate(order)}
+    known: Known = {}
+    tried: dict[frozenset[Instruction], Block | None] = {}
     for seed in order:
         if seed in taken:
             continue
-        for members in _grown(seed, computation, taken):
-            group = [i for i in order if i in members]
-            block = best_block(_roots(group, computation), members)
-            if block is not None and _is_convex(group, order):
+        for members in _grown(seed, computation, taken, known):
+            group = sorted(place.keys() & members, key=place.__getitem__)
+            key = frozenset(members)
+            if key not in tried:  # the roots stay the same when others are fused
+                tried[key] = best_block(_roots(group, computation), members)
+            block = tried[key]
+            if block is not None and _is_convex(group):
                 taken |= members
                 yield group, block
                 break
 
 
 def _grown(
-    seed: Instruction, computation: Computation, taken: set[Instruction]
+    seed: Instruction, computation: Computation, taken: set[Instruction], known: Known
 ) -> Iterator[set[Instruction]]:
     """The group around a value and all its consumers: as large as it gets; what of it can be cut,
     whatever others read; then as it was before, down to the smallest.
@@ -84,7 +95,7 @@ def _grown(
         return
     if not all(_may_join(i, taken) for i in smallest):
         if _is_between(seed, computation):
-            yield from _regions(seed, computation, taken)
+            yield from _regions(seed, computation, taken, known)
         return
     members = set(smallest)
     stages: list[set[Instruction]] = []
@@ -98,19 +109,19 @@ def _grown(
             if _is_between(member, computation) and all(_may_join(u, taken) for u in member.users):
                 members |= set(member.users)
     yield from stages[-1:]
-    yield from _regions(seed, computation, taken)
+    yield from _regions(seed, computation, taken, known)
     yield from reversed(stages[:-1])
 
 
 def _regions(
-    seed: Instruction, computation: Computation, taken: set[Instruction]
+    seed: Instruction, computation: Computation, taken: set[Instruction], known: Known
 ) -> Iterator[set[Instruction]]:
     """What can be cut in the leading dimensions of a value and hands on large values, as gradients
     do: some of them are read by others too. For as many dimensions as give one.
     """
     for depth in range(min(DEEPEST, len(longer_dims(seed.shape)) - 1), 0, -1):
         lead = longer_dims(seed.shape)[:depth]
-        region = _Region(Block(lead, (1,) * depth), computation, taken).around(seed)
+        region = _Region(Block(lead, (1,) * depth), computation, taken, known).around(seed)
         if len(region) > 2:
             yield region
             return
@@ -119,9 +130,11 @@ def _regions(
 class _Region:
     """Grows along large values through all that can be cut."""
 
-    def __init__(self, block: Block, computation: Computation, taken: set[Instruction]) -> None:
+    def __init__(
+        self, block: Block, computation: Computation, taken: set[Instruction], known: Known
+    ) -> None:
         self._block, self._computation, self._taken = block, computation, taken
-        self._known: dict[Instruction, bool] = {}
+        self._known = known
 
     def around(self, seed: Instruction) -> set[Instruction]:
         """Empty where the seed itself cannot be cut, or there is too much."""
@@ -140,11 +153,6 @@ class _Region:
         return members
 
     def _joins(self, instruction: Instruction) -> bool:
-        if instruction not in self._known:
-            self._known[instruction] = self._can_join(instruction)
-        return self._known[instruction]
-
-    def _can_join(self, instruction: Instruction) -> bool:
         """Whether the instruction, or what names one of several results of, can be cut by itself;
         of several results all are named.
         """
@@ -157,7 +165,10 @@ class _Region:
             or any(u.opcode != "get-tuple-element" for u in made.users)
         ):
             return False
-        return needed([made], self._block.all, self._block, {made}) is not None
+        key = made, self._block.lead
+        if key not in self._known:
+            self._known[key] = needed([made], self._block.all, self._block, {made}) is not None
+        return self._known[key]
 
 
 def _is_worth_a_look(instruction: Instruction) -> bool:
@@ -196,16 +207,20 @@ def _roots(group: list[Instruction], computation: Computation) -> list[Instructi
     return [i for i in group if i is computation.root or not inside.issuperset(i.users)]
 
 
-def _is_convex(group: list[Instruction], order: Sequence[Instruction]) -> bool:
-    """Whether nothing outside needs a member and is needed by another one. O(edges)."""
+def _is_convex(group: list[Instruction]) -> bool:
+    """Whether nothing outside needs a member and is needed by another one, in the computation as it
+    stands: of a group that is a fusion by now, what takes one result needs all operands. O(edges).
+    """
     inside = set(group)
-    behind: set[Instruction] = set()
-    for instruction in order:
-        if any(o in behind or o in inside for o in instruction.operands):
-            if instruction not in inside:
-                behind.add(instruction)
-            elif any(o in behind for o in instruction.operands):
+    waiting = [o for member in group for o in member.operands if o not in inside]
+    seen = set(waiting)
+    while waiting:
+        for operand in waiting.pop().operands:
+            if operand in inside:
                 return False
+            if operand not in seen:
+                seen.add(operand)
+                waiting.append(operand)
     return True
 
 
@@ -255,4 +270,3 @@ def _fuse(module: Module, computation: Computation, group: list[Instruction], bl
     stays = {computation.root, *awaited(computation)}
     for constant in (o for o in copied if not o.users and o not in stays):
         computation.remove(constant)
-    computation.reorder(post_order(computation))

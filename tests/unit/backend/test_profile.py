@@ -111,3 +111,22 @@ def test_plans_have_an_estimate_beside_what_they_took() -> None:
     assert "    tiles: " in text
     assert "negate product" not in text.partition("z dot product.hlo:5: took")[2]
     assert not profile(compilation, *values, repeats=1).plans
+
+
+BLOCKED = """HloModule m
+ENTRY e {
+  q = f32[12,512,16] parameter(0)
+  k = f32[12,512,16] parameter(1)
+  s = f32[12,512,512] dot(q, k), lhs_batch_dims={0}, lhs_contracting_dims={2},
+    rhs_batch_dims={0}, rhs_contracting_dims={2}
+  t = f32[12,512,512] add(s, s)
+  ROOT o = f32[12,512,16] dot(t, k), lhs_batch_dims={0}, lhs_contracting_dims={2},
+    rhs_batch_dims={0}, rhs_contracting_dims={1}
+}"""
+
+
+def test_blocks_count_the_operations_of_their_products() -> None:
+    x = np.ones((12, 512, 16), np.float32)
+    (row,) = profile(Compilation(parse(BLOCKED)), x, x, repeats=3).rows
+    assert row.opcode == "fusion"
+    assert row.flops == 12 * 512 * 512 * (2 * 2 * 16 + 1)

@@ -79,7 +79,7 @@ def test_rows_that_are_only_reduced_are_fetched_ahead_by_the_last_reduction() ->
     first_reduction, _, rest = text.partition(" = shufflevector ")  # the joining of its lanes
     assert "llvm.prefetch" not in first_reduction
     assert "llvm.prefetch" in rest
-    assert "llvm.prefetch" not in reductions_text(16, 2048, "f32")
+    assert "llvm.prefetch" not in reductions_text(4, 2048, "f32")
 
 
 def test_a_line_is_asked_for_once() -> None:
