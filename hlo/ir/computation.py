@@ -85,8 +85,7 @@ class Computation:
     @property
     def parameters(self) -> tuple[Instruction, ...]:
         """The parameters by number."""
-        found = [i for i in self._instructions if i.opcode == "parameter"]
-        return tuple(sorted(found, key=lambda i: i.attributes["parameter_number"]))  # type: ignore[arg-type,return-value]  # an int
+        return self.fact(_parameters)
 
     @property
     def program_shape(self) -> ProgramShape:
@@ -218,6 +217,11 @@ class Computation:
         assert ordered.keys() == self._instructions.keys(), "a permutation of the instructions"
         self._instructions = ordered
         self._by_order = self._facts = None
+
+
+def _parameters(computation: Computation) -> tuple[Instruction, ...]:
+    found = [i for i in computation.instructions if i.opcode == "parameter"]
+    return tuple(sorted(found, key=lambda i: i.attributes["parameter_number"]))  # type: ignore[arg-type,return-value]  # an int
 
 
 def _other_than(user: Instruction, new: Instruction, old: Instruction) -> Instruction:

@@ -204,6 +204,18 @@ _FAMILIES = (
 )
 
 
+class _Answers(dict[object, bool]):
+    """What a question about opcodes was answered."""
+
+    def __init__(self, holds: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._holds = holds
+
+    def __missing__(self, opcode: object) -> bool:
+        found = self[opcode] = isinstance(opcode, str) and self._holds(opcode)
+        return found
+
+
 class Opcodes(Set[str]):
     """The opcodes of which something holds, each asked about when it is first looked for.
 
@@ -211,14 +223,10 @@ class Opcodes(Set[str]):
     """
 
     def __init__(self, holds: Callable[[str], bool]) -> None:
-        self._holds = holds
-        self._known: dict[object, bool] = {}
+        self._known = _Answers(holds)
 
     def __contains__(self, opcode: object) -> bool:
-        known = self._known.get(opcode)
-        if known is None:
-            known = self._known[opcode] = isinstance(opcode, str) and self._holds(opcode)
-        return known
+        return self._known[opcode]
 
     def __iter__(self) -> Iterator[str]:
         return filter(self.__contains__, OPS)

@@ -181,6 +181,8 @@ def _round(
     spent = 0
     while work and spent < budget:
         instruction, _ = work.popitem()
+        if not rules[instruction.opcode]:
+            continue
         if instruction.computation is not computation or instruction in kept:
             continue
         if is_pinned(instruction) or (is_sized and _has_sizes(instruction)):
@@ -210,11 +212,8 @@ def is_pinned(instruction: Instruction) -> bool:
 
 
 def _first_match(instruction: Instruction, rules: RulesOf) -> tuple[Rule, Instruction] | None:
-    candidates = rules[instruction.opcode]
-    if not candidates:
-        return None
     inner = {None, *[o.opcode for o in instruction.operands]}
-    for rule in candidates:
+    for rule in rules[instruction.opcode]:
         if rule.operand not in inner:
             continue
         new = rule.function(instruction)
