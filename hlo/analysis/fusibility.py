@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from hlo.analysis.call_budget import MOST_COPIED
 from hlo.attributes.window import Window
 from hlo.ir.computation import Computation
-from hlo.ir.dtype import DType
+from hlo.ir.dtype import F32, F64, DType
 from hlo.ir.graph import calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
@@ -19,6 +19,9 @@ from hlo.ops.table import INDEX_MAPS, OPS, KernelFamily, Opcodes, Trait, opcodes
 
 _MOST_JOINED = 64  # The most operands of a concatenate that are a loop nest each.
 _MOST_SEARCHED = 64  # Instructions behind a producer that are looked at.
+# Parts of a product's columns that are finished together: so many stay in registers on all
+# machines, in multiples of the longest vectors, over depths that no plan cuts.
+MOST_GATES, WHOLE_PART, MOST_DEPTH = 4, 16, 2048
 MOVEMENT = opcodes(INDEX_MAPS) & opcodes(Trait.MOVEMENT)
 # Ops that an output fusion may hold beside elementwise ones.
 FINISHING = opcodes(Trait.FINISHES)
@@ -90,8 +93,11 @@ def is_output_fusion(computation: Computation, contraction: Instruction) -> bool
     """Whether a computation finishes the elements of a contraction of two of its parameters."""
     if any(o.opcode != "parameter" for o in contraction.operands):
         return False
+    root = computation.root
     members = [m for m in computation.instructions if m.opcode != "parameter"]
-    return finishes(members, contraction, computation.root)
+    if root.shape.is_array and finishes(members, contraction, root):
+        return True
+    return gates_of(computation, contraction) > 1
 
 
 def finishes(members: Iterable[Instruction], contraction: Instruction, root: Instruction) -> bool:
@@ -110,6 +116,66 @@ def finishes(members: Iterable[Instruction], contraction: Instruction, root: Ins
             on_it.add(member)
     kinds = (contraction.shape.dtype, root.shape.dtype)
     return root in on_it and kinds[0].is_float and not kinds[1].is_complex
+
+
+def gates_of(computation: Computation, contraction: Instruction) -> int:
+    """Into how many equal parts of its columns a computation cuts a product, to do arithmetic on
+    elements that are at one place in all parts, as recurrent networks do with their gates; 0 where
+    it does anything else with it.
+    """
+    root, dims = computation.root, contraction.shape.dims
+    roots = root.operands if root.opcode == "tuple" else (root,)
+    width = roots[0].shape.dims[-1] if roots and roots[0].shape.dims else 0
+    if not width or not _has_gates(contraction, width):
+        return 0
+    whole, cut = {contraction}, set[Instruction]()
+    for member in computation.instructions:
+        is_packed = member is root and root.opcode == "tuple"
+        if member is contraction or member.opcode == "parameter" or is_packed:
+            continue
+        if member.opcode not in FINISHING and not is_elementwise(member):
+            return 0
+        on_whole = any(o in whole for o in member.operands)
+        if on_whole and member.opcode == "slice" and _is_gate(member, width):
+            cut.add(member)
+        elif on_whole or any(o in cut for o in member.operands):
+            if not is_elementwise(member):
+                return 0
+            (whole if on_whole else cut).add(member)
+    part = (*dims[:-1], width)
+    is_done = all(r in cut and r.shape.dims == part and _is_plain(r.shape.dtype) for r in roots)
+    return dims[-1] // width if is_done else 0
+
+
+def _has_gates(contraction: Instruction, width: int) -> bool:
+    """Whether a product of two matrices has columns of several parts, in whole vectors each."""
+    shapes = (contraction.shape, *(o.shape for o in contraction.operands))
+    if contraction.opcode != "dot" or any(len(s.dims) != 2 for s in shapes):
+        return False
+    if contraction.get("lhs_contracting_dims") != (1,) or contraction.get("sparsity"):
+        return False
+    if {s.dtype for s in shapes} != {shapes[0].dtype} or not _is_plain(shapes[0].dtype):
+        return False
+    (rows, depth), columns = shapes[1].dims, shapes[0].dims[1]
+    is_whole = width % WHOLE_PART == 0 and columns % width == 0
+    is_few = 2 <= columns // width <= MOST_GATES
+    return is_whole and is_few and rows > 0 and WHOLE_PART <= depth <= MOST_DEPTH
+
+
+def _is_gate(slice: Instruction, width: int) -> bool:
+    """Whether a slice is one of the parts."""
+    (whole,) = slice.operands
+    dims = slice["slice"]
+    assert isinstance(dims, tuple), "SLICE"
+    rest = zip(dims[:-1], whole.shape.dims[:-1], strict=True)
+    is_all = all((s.start, s.limit, s.stride) == (0, n, 1) for s, n in rest)
+    last = dims[-1]
+    is_part = last.stride == 1 and last.start % width == 0 and last.limit == last.start + width
+    return is_all and is_part
+
+
+def _is_plain(dtype: DType) -> bool:
+    return dtype in (F32, F64)
 
 
 def is_padded(contraction: Instruction) -> bool:

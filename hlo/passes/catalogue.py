@@ -54,6 +54,7 @@ _COMMON: dict[str, Pass] = {
 NEEDS: dict[str, Set[str]] = {
     "batchnorm_expander": opcodes(Trait.EXPANDED),
     "conditional-to-select": frozenset({"conditional"}),
+    "gate-fusion": frozenset({"while"}),
     "map-expander": frozenset({"map"}),
     "narrow-scatter-rewriter": frozenset({"scatter"}),
     "ragged-all-to-all-rewriter": frozenset({"ragged-all-to-all"}),
@@ -154,6 +155,7 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         "while-loop-interchange",
         "reduction-operand-transposer",
         "fusion",
+        "gate-fusion",
         *FUSED,
         "block-fusion",
     )
@@ -189,6 +191,8 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("dynamic_padder", "fusion", "what is padded is fused as any static program"),
     ("algsimp", "fusion", "rewrites do not look into fusions"),
     ("fusion", "block-fusion", "blocks are made of whole kernels"),
+    ("fusion", "gate-fusion", "gates are a kernel of their own before they are the product's"),
+    ("gate-fusion", "dce", "the computations of what was joined are nobody's"),
     ("fusion", "tuple-simplifier", "a kernel's results that are packed again are its own tuple"),
     ("fusion", "dce", "computations whose fusions were written out are nobody's"),
     (

@@ -48,6 +48,7 @@ from hlo.passes.fusion_repeats import (
     views_memory,
 )
 from hlo.passes.liveness import awaited
+from hlo.passes.patterns.matching import ints
 from hlo.passes.remarks import NOT_FUSED, Message, remark
 
 # Elements that one core handles in a few microseconds: parallelism does not matter.
@@ -182,12 +183,28 @@ def _finish(
         return False
     if len(group.members) >= max_size or any(is_scalar_constant(o) for o in contraction.operands):
         return False
+    if _has_short_dots(contraction, group):
+        return False
     group.members[contraction] = ()
     if not finishes(members_in_order(group), contraction, group.root):
         del group.members[contraction]
         return False
     group.contraction = contraction
     return True
+
+
+def _has_short_dots(contraction: Instruction, group: Group) -> bool:
+    """Whether a vector meets rows of a matrix that are so short that what finishes their sums takes
+    longer: those of a few rows come at a time, which are less than a vector.
+    """
+    if contraction.opcode != "dot":
+        return False
+    sides = [(o.shape, ints(contraction, f"{side}_contracting_dims"))
+             for o, side in zip(contraction.operands, ("lhs", "rhs"), strict=True)]  # fmt: skip
+    for (vector, contracted), (matrix, across) in (sides, sides[::-1]):
+        if vector.rank == len(contracted) == 1 and matrix.rank == 2 and across == (1,):
+            return matrix.dims[1] < _LEAST_LANES * sum(map(op_cost, group.members))
+    return False
 
 
 def members_in_order(group: Group) -> list[Instruction]:

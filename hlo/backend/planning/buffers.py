@@ -28,7 +28,6 @@ from hlo.analysis.legality import CONTROL, SOURCES, is_forwarding
 from hlo.backend.planning.allocations import AllocationKind, BufferPlan, Move, Node, Run
 from hlo.backend.planning.donation import donated_leaves
 from hlo.backend.planning.fitting import check_addressable
-from hlo.backend.planning.hoisting import early_part, late_part, preheader_of
 from hlo.backend.planning.implementations import Implementation, Implementations, operand_origins
 from hlo.backend.planning.occupancy import NOTHING, Scope
 from hlo.backend.planning.packing import place_spares
@@ -206,6 +205,10 @@ class _Assigner(RoutineAllocations):
 
     def _hoisted(self, run: Run) -> Run:
         """What of a run is left in the loop around when its early calls have gone before it."""
+        if not self.preheaders:
+            return run
+        from hlo.backend.planning.hoisting import early_part, late_part, preheader_of
+
         if (parts := early_part(run)) is None:
             return run
         early = parts.early

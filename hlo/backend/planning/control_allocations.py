@@ -10,7 +10,6 @@ from hlo.analysis.leaves import leaf_count, leaf_sizes
 from hlo.analysis.legality import CONTROL
 from hlo.backend.planning.alignment import is_worth_aligning
 from hlo.backend.planning.allocations import Align, AllocationKind, Branch, Loop, Move, Node
-from hlo.backend.planning.hoisting import Preheader
 from hlo.backend.planning.occupancy import NOTHING, Scope, Snapshot
 from hlo.backend.planning.schedule import Source
 from hlo.backend.planning.value_allocations import Steps, ValueAllocations
@@ -93,6 +92,8 @@ class ControlAllocations(ValueAllocations):
     def _loop(self, scope: Scope, instruction: Instruction) -> Steps:
         """One allocation per leaf of the state: initial value, parameter, body's root and
         result."""
+        from hlo.backend.planning.hoisting import Preheader  # programs without loops need none
+
         body = body_of(instruction)
         kept, unread = self.schedule.invariant[body], self.schedule.unread[body]
         state = self._state(scope, instruction, kept, unread)

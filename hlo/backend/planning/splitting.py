@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.analysis.fusibility import is_elementwise, op_cost
 from hlo.analysis.legality import is_contraction
 from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
@@ -253,8 +254,11 @@ def kernel_us(
 def _arithmetic_us(kernel: Kernel, instruction: Instruction, rates: Rates) -> float:
     if not kernel.flops:
         return 0.0
-    is_product = is_contraction(instruction)
-    return kernel.flops / (rates.contracted_ops if is_product else rates.elementwise_ops)
+    if not is_contraction(instruction):
+        return kernel.flops / rates.elementwise_ops
+    finished = [m for c in instruction.called_computations() for m in c.instructions]
+    finishing = sum(op_cost(m) * m.shape.size for m in finished if is_elementwise(m))
+    return kernel.flops / rates.contracted_ops + finishing / rates.elementwise_ops
 
 
 def copy_us(size: int, rates: Rates) -> float:

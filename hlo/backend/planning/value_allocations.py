@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
 
 from hlo.analysis.leaves import leaf_count, leaf_sizes
 from hlo.analysis.legality import SOURCES, is_forwarding
 from hlo.backend.ir.kernel import Preparing
 from hlo.backend.planning.allocations import AllocationKind, Move, Node
-from hlo.backend.planning.hoisting import Preheader
 from hlo.backend.planning.implementations import Implementations
 from hlo.backend.planning.moves import in_sequence
 from hlo.backend.planning.occupancy import NOTHING, Occupancy, Scope
@@ -18,6 +18,9 @@ from hlo.backend.planning.schedule import Schedule, Source
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.machine import Machine
+
+if TYPE_CHECKING:
+    from hlo.backend.planning.hoisting import Preheader
 
 FOREVER = math.inf
 Steps = Generator["Steps", list[int], list[int]]  # a scope being planned: yields scopes inside it

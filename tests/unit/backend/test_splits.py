@@ -190,3 +190,16 @@ def test_a_product_of_a_step_has_a_part_for_a_second_thread() -> None:
     (loop,) = [s for s in made.program.steps if isinstance(s, LoopStep)]
     kernels = [s for s in loop.body if isinstance(s, KernelStep)]
     assert [s.chunks for s in kernels if s.instruction.opcode == "dot"] == [2]
+
+
+@pytest.mark.parametrize(("finish", "is_split"), [("negate", False), ("tanh", True)])
+def test_what_finishes_a_product_counts_for_its_split(finish: str, *, is_split: bool) -> None:
+    """64 K operations are too short for two threads, with what is done to each sum they are not."""
+    text = STEP.replace("[8,64]", "[32,32]").replace("[64,256]", "[32,32]")
+    text = text.replace("g = f32[8,256] dot(", "g = f32[32,32] dot(")
+    text = text.replace("slice(g), slice={[0:8], [64:128]}", f"{finish}(g)")
+    thrice = f"o = f32[32,32] {finish}(a)\n  k = f32[32,32] {finish}(o)"
+    text = text.replace("k = f32[32,32] tanh(a)", thrice)
+    module = driver.optimize(parse(text), "fusion")
+    made = Compilation(module, threads=2, passes="", machine=NAMED["znver4"])
+    assert is_loop_split(made) == is_split

@@ -15,7 +15,8 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.analysis.fusibility import contraction_of
+from hlo.analysis.fusibility import contraction_of, gates_of
+from hlo.analysis.leaves import leaves_of
 from hlo.backend.ir.kernel import (
     NONE_KNOWN,
     Kernel,
@@ -50,6 +51,7 @@ from hlo.backend.kernels.contraction.convolution_look import (
 )
 from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
 from hlo.backend.kernels.contraction.estimate import copy_work, reach
+from hlo.backend.kernels.contraction.gates import gated_plan
 from hlo.backend.kernels.contraction.gemv import Axpys, Dots, streamed
 from hlo.backend.kernels.contraction.packing_form import Packing
 from hlo.backend.kernels.contraction.packing_nest import packing_schedule
@@ -158,9 +160,12 @@ def _fused_kernels(
     from hlo.backend.kernels.contraction import fused
 
     lhs, rhs = (fused.fusion_number(o) for o in contraction.operands)
-    count = len(fusion.operands)
-    buffers = BufferNumbers(lhs, rhs, count, temporaries=count + 1)
-    epilogue = fused.Fused(fusion, contraction, target).epilogue(_columns(contraction, target))
+    count, results = len(fusion.operands), len(leaves_of(fusion.shape))
+    buffers = BufferNumbers(lhs, rhs, count, temporaries=count + results)
+    (callee,) = fusion.called_computations()
+    gates = max(1, gates_of(callee, contraction))
+    columns = contraction.shape.dims[-1] // gates if gates > 1 else _columns(contraction, target)
+    epilogue = fused.Fused(fusion, contraction, target).epilogue(columns, gates)
     return contraction_kernels(contraction, target, epilogue, buffers, known)
 
 
@@ -249,7 +254,14 @@ class _Sequence:
         self.reach = reach(c)
         if c.batches * c.m * c.n == 0:
             return KernelSequence(())
-        others = (c.out_buffer, *(self.epilogue.others if self.epilogue else ()))
+        further = len(self.epilogue.further) if self.epilogue else 0
+        results = range(c.out_buffer, c.out_buffer + 1 + further)
+        others = (*results, *(self.epilogue.others if self.epilogue else ()))
+        if self.epilogue and self.epilogue.gates > 1:
+            plan = gated_plan(c, ring, self.epilogue.gates)
+            self.sums = plan.sums
+            self._product(plan, self.epilogue, *others)
+            return self._made()
         if is_turned(c, ring):
             c = self._turned(c, ring)
         if (split := split_stream(c, ring, self._next_place)) is not None:
@@ -263,6 +275,9 @@ class _Sequence:
             self._unless_subnormal(c, ring, others, partial(self._add_words, worded, others))
         else:
             self._add_product(c, ring, others)
+        return self._made()
+
+    def _made(self) -> KernelSequence:
         pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
         return KernelSequence(
             tuple(self.calls),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hlo.backend.ir.arithmetic import add, strided, times
+from hlo.backend.ir.arithmetic import add, divided, strided, times
 from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.control import each
 from hlo.backend.ir.functions import BUFFERS
@@ -68,11 +68,23 @@ class Finishing:
 
     def row(self, row: Sequence[Parts], out_index: Value, offset: Value, columns: Columns) -> None:
         """A row of sums to where it begins in the result."""
+        if self.epilogue is not None and self.epilogue.gates > 1:
+            self._gates(row, add(self.w, out_index, offset), columns, self.epilogue.gates)
+            return
         w, stride = self.w, self.c.columns[-1].out if self.c.columns else 1
         index = add(w, add(w, out_index, offset), times(w, columns.start, stride))
         for v, (parts, mask) in enumerate(zip(row, columns.masks, strict=True)):
             at = add(w, index, w.int(v * self.ring.lanes * stride))
             self.result.store(parts, at, stride, mask)
+
+    def _gates(self, row: Sequence[Parts], index: Value, columns: Columns, gates: int) -> None:
+        """A row of a panel that has columns of all gates, to its elements from an index on."""
+        w, lanes = self.w, self.ring.lanes
+        index = add(w, index, divided(w, columns.start, gates))
+        count = len(row) // gates
+        for v in range(count):
+            sums = tuple(part for parts in row[v::count] for part in parts)
+            self.result.store(sums, add(w, index, w.int(v * lanes)), 1, None)
 
     def tile(self, tile: WaitingTile, columns: Columns) -> None:
         """The rows of a tile that waits."""

@@ -42,32 +42,42 @@ class Fused:
             p for p in callee.parameters if p not in factors or set(p.users) != {contraction}
         ]
 
-    def epilogue(self, columns: int) -> Epilogue:
-        """columns: how many trailing elements of a row of the result lanes stay within."""
+    def epilogue(self, columns: int, gates: int = 1) -> Epilogue:
+        """columns: how many trailing elements of a row of the result lanes stay within. gates:
+        parts of the contraction's columns, of which each element of the results reads all.
+        """
 
         def apply(w: Writer, sums: tuple[Value, ...], lanes: Lanes) -> tuple[Value, ...]:
-            return self._applied(w, sums, lanes, columns)
+            return self._applied(w, sums, lanes, columns, gates)
 
         others = tuple(fusion_number(p) for p in self.read)
-        return Epilogue(self.body.root.shape.dtype, apply, others, self._in_place())
+        dtype, *further = (root.shape.dtype for root in self.roots)
+        return Epilogue(dtype, apply, others, self._in_place(), tuple(further), gates)
+
+    @property
+    def roots(self) -> tuple[Instruction, ...]:
+        """What the results are."""
+        root = self.body.root
+        return root.operands if root.opcode == "tuple" else (root,)
 
     def _in_place(self) -> frozenset[tuple[int, int]]:
         """Operands of the result's size of which each element is read where its result goes."""
-        root = self.body.root.shape
-        bits = root.dtype.item_bytes
         return frozenset(
-            (fusion_number(p), 0)
+            (fusion_number(p), leaf)
             for p in self.read
+            for leaf, root in enumerate(self.roots)
             if p not in self.contraction.operands
-            and p.shape.dtype.item_bytes == bits
+            and p.shape.dtype.item_bytes == root.shape.dtype.item_bytes
             and self._is_read_in_place(p)
         )
 
     def _is_read_in_place(self, parameter: Instruction) -> bool:
         """Whether nothing between it and the root moves elements."""
-        dims, waiting, seen = self.body.root.shape.dims, [parameter], {parameter}
+        dims, waiting, seen = self.roots[0].shape.dims, [parameter], {parameter}
         while waiting:
             reader = waiting.pop()
+            if reader is self.body.root and reader.opcode == "tuple":
+                continue
             if not reader.shape.is_array or reader.shape.dims != dims:
                 return False
             if reader is not parameter and not is_elementwise(reader):
@@ -78,32 +88,40 @@ class Fused:
         return True
 
     def _applied(
-        self, w: Writer, sums: tuple[Value, ...], lanes: Lanes, columns: int
+        self, w: Writer, sums: tuple[Value, ...], lanes: Lanes, columns: int, gates: int
     ) -> tuple[Value, ...]:
-        root = self.body.root
         elemental = elemental_of(Nest(w, self.target), lanes.count)
         for parameter, base in zip(self.read, lanes.others, strict=True):
             shape = parameter.shape
             elemental.enter((parameter, ()), Memory(base, shape.dtype, shape.size))
-        dtype = self.contraction.shape.dtype
-        value = types.rounded(w, self.target, types.joined(list(sums)), dtype)
-        elemental.saved[self.contraction] = _Sums(value)  # type: ignore[assignment]  # it answers
-        index = _index(w, lanes, columns, root.shape.dims)
-        (result,) = elemental.lanes_at(root, [index])
-        wide = types.parts(elemental.splat(result, lanes.count))
-        return tuple(types.encoded(w, self.target, v, root.shape.dtype) for v in wide)
+        dtype, count = self.contraction.shape.dtype, len(sums) // gates
+        given = (list(sums[first : first + count]) for first in range(0, len(sums), count))
+        rounded = [types.rounded(w, self.target, types.joined(one), dtype) for one in given]
+        own = _Sums(rounded, columns)
+        elemental.saved[self.contraction] = own  # type: ignore[assignment]  # it answers
+        index = _index(w, lanes, columns, self.roots[0].shape.dims)
+        found: list[Value] = []
+        for root in self.roots:
+            (result,) = elemental.lanes_at(root, [index])
+            wide = types.parts(elemental.splat(result, lanes.count))
+            found += (types.encoded(w, self.target, v, root.shape.dtype) for v in wide)
+        return tuple(found)
 
 
 class _Sums:
-    """The contraction's value at the lanes that are being finished, whatever their index is."""
+    """The contraction's value at the lanes that are being finished, whatever their index is; of
+    several gates, in so many columns each, at the one that the index is in.
+    """
 
-    def __init__(self, value: types.Lanes) -> None:
-        self.value = value
+    def __init__(self, gates: list[types.Lanes], columns: int) -> None:
+        self.gates, self.columns = gates, columns
 
     def lanes_at(
         self, _: Elemental, __: Instruction, indices: Sequence[Index]
     ) -> list[types.Lanes]:
-        return [self.value] * len(indices)
+        if len(self.gates) == 1:
+            return self.gates * len(indices)
+        return [self.gates[index[-1].low // self.columns] for index in indices]
 
 
 def _index(w: Writer, lanes: Lanes, columns: int, dims: tuple[int, ...]) -> Index:

@@ -31,7 +31,7 @@ def pack(w: Writer, packing: Packing, block: PanelRange) -> None:
     source = packing.source
     if packing.by_rows:
         _pack_rows(w, packing, block)
-    elif source.is_free_contiguous:
+    elif source.is_free_contiguous or packing.is_in_vectors:
         _pack_along_free(w, packing, block)
     elif packing.is_turned:
         _pack_transposed(w, packing, block)
@@ -55,7 +55,8 @@ def _pack_along_free(w: Writer, packing: Packing, block: PanelRange) -> None:
             for v in range(panels.width // lanes):
                 at = add(w, start, w.int(v * lanes))
                 mask = below(w, at, source.free_size, lanes) if masked else None
-                address = element_address(w, row, at, source.dtype)
+                offset = at if source.is_free_contiguous else strided(w, at, source.free)
+                address = element_address(w, row, offset, source.dtype)
                 parts = loaded(w, ring, source.dtype, address, lanes, mask)
                 put(w, packing, parts, advanced(w, to, v * lanes, ring.scalar))
             return []

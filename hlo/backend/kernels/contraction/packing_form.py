@@ -145,6 +145,14 @@ class Packing(Struct, frozen=True):
         return source.is_depth_contiguous and source.depth[-1][0] >= 4 and self.is_in_runs
 
     @property
+    def is_in_vectors(self) -> bool:
+        """Whether the free set is runs of which each vector of a panel is a part."""
+        free, lanes, panels = self.source.free, self.ring.lanes, self.panels
+        if not free or free[-1][1] != 1 or panels.overlaps or panels.exceeds(self.source.free_size):
+            return False
+        return free[-1][0] % lanes == 0 and panels.step % lanes == 0
+
+    @property
     def square(self) -> int:
         """Depths that are transposed at once: 128 bits of ring scalars."""
         return 16 // self.ring.scalar_bytes

@@ -45,7 +45,8 @@ def packing_nodes(packing: Packing, side: str, source: str, share: Share) -> Nod
         return made.rows()
     if is_along(packing):
         return made.chunks()
-    if packing.source.is_free_contiguous and not is_across(packing):
+    is_free = packing.source.is_free_contiguous or packing.is_in_vectors
+    if is_free and not is_across(packing):
         return made.depths()
     return made.vectors()
 

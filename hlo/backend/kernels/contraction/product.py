@@ -121,7 +121,24 @@ class _Product:
             packed_bytes=plan.shared_bytes,
             packed_runs=plan.shared_runs,
             work=product_work(plan),
+            own=self._own(),
         )
+
+    def _own(self) -> frozenset[int]:
+        """Buffers of which a unit has a part of its own: the result, what an epilogue reads in its
+        places, and the factor along whose panels alone units go.
+        """
+        plan, own = self.plan, {2}
+        if self.epilogue is not None:
+            own |= {3 + n for n in range(len(self.epilogue.further))}
+            read = enumerate(self.epilogue.others, start=max(own) + 1)
+            walked = {number for number, _ in self.epilogue.in_place}
+            own |= {place for place, number in read if number in walked}
+        others = {"lhs": plan.column_blocks, "rhs": plan.row_blocks}
+        for place, (side, again) in enumerate(others.items()):
+            if again == 1 and all(getattr(axis, side) for axis in self.c.batch):
+                own.add(place)
+        return frozenset(own)
 
     def _bytes_moved(self) -> int:
         c = self.c

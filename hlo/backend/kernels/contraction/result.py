@@ -45,12 +45,18 @@ class Epilogue(Struct, frozen=True):
     `dtype`'s storage). others: the sequence's buffers that it reads, after lhs, rhs and the result.
     in_place: pairs of a fusion's operand and result that may be the same memory where each result
     is stored once.
+
+    further: types of further results, whose components follow. gates: parts of the columns that
+    are finished together (gates.py): the sums of all of them, at one place, are those of an element
+    of out.
     """
 
     dtype: DType
     apply: Callable[[Writer, Parts, Lanes], Parts]
     others: tuple[int, ...] = ()
     in_place: frozenset[tuple[int, int]] = frozenset()
+    further: tuple[DType, ...] = ()
+    gates: int = 1
 
 
 class Result:
@@ -64,19 +70,25 @@ class Result:
         self.epilogue = epilogue
         self.dtype = epilogue.dtype if epilogue else dtype
         self.address = w.buffer_address(place)
-        count = len(epilogue.others) if epilogue else 0
-        self.others = tuple(w.buffer_address(place + 1 + i) for i in range(count))
+        further = epilogue.further if epilogue else ()
+        self.further = [(w.buffer_address(place + 1 + i), t) for i, t in enumerate(further)]
+        first, count = place + 1 + len(further), len(epilogue.others) if epilogue else 0
+        self.others = tuple(w.buffer_address(first + i) for i in range(count))
 
     @property
     def buffers(self) -> int:
         """Entries of the address table that it uses."""
-        return 1 + len(self.others)
+        return 1 + len(self.further) + len(self.others)
 
     def store(self, parts: Parts, index: Value, stride: int, mask: Value | None) -> None:
         """Sums to elements index, index + stride, ... of out."""
         w, lanes = self.w, parts[0].lanes
         if self.epilogue is not None:
             form = self.epilogue.apply(w, parts, Lanes(index, lanes, stride, mask, self.others))
+            own = len(form) - len(self.further)
+            for (base, dtype), value in zip(self.further, form[own:], strict=True):
+                written(w, dtype, (value,), element_address(w, base, index, dtype), mask)
+            form = form[:own]
         else:
             form = narrowed(w, self.ring, self.dtype, parts)
         address = element_address(w, self.address, index, self.dtype)
