@@ -24,7 +24,14 @@ def least(text: str, machine: str = "x86-64-v4") -> float:
 
 @pytest.mark.parametrize(
     ("type", "out", "speed"),
-    [("f32", "f32", 1.0), ("f64", "f64", 0.5), ("s32", "s32", 0.5), ("s16", "s32", 1.0)],
+    [
+        ("f32", "f32", 1.0),
+        ("f64", "f64", 0.5),
+        ("s32", "s32", 0.5),
+        ("s16", "s32", 1.0),
+        ("c64", "c64", 0.25),
+        ("c128", "c128", 0.125),
+    ],
 )
 def test_products_by_the_rate_of_their_instruction(type: str, out: str, speed: float) -> None:
     text = PRODUCT.format(t=type, out=out, n=1024)
