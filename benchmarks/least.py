@@ -64,9 +64,10 @@ def _computing(module: Module, limits: Limits, target: Target) -> float:
 
 def _operations(row: CostRow, instruction: Instruction, target: Target) -> float:
     """As many f32 operations in multiply-adds take as long."""
+    is_complex = any(o.shape.is_array and o.shape.dtype.is_complex for o in instruction.operands)
     if instruction.opcode in PRODUCTS:
-        return row.flops / _speed(instruction, target)
-    flops = row.flops
+        return (4 if is_complex else 1) * row.flops / _speed(instruction, target)
+    flops = (2 if is_complex else 1) * row.flops
     if instruction.opcode == "reduce-window":
         flops = min(flops, WINDOW * row.runs * sum(s.size for s in instruction.shape.leaves()))
     return 2 * flops + 2 * TRANSCENDENTAL * row.transcendentals
