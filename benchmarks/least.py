@@ -7,9 +7,9 @@ what is taken. Operations: `hlo.cost`'s, loops as often as they run, before fusi
 rate of their own instruction (a dot product of words multiplies as many as it takes; f64 half as
 many as f32), other arithmetic without multiply-adds (half the rate), a transcendental as
 TRANSCENDENTAL multiply-adds, a sliding window as WINDOW operations a result; a complex product as
-four of real numbers, other arithmetic on complex numbers as one operation on each part. Chains of operations
-that wait for each other, and what is read again because no cache holds it, are not in it: loops of
-few elements stay far below.
+four of real numbers, other arithmetic on complex numbers as one operation on each part. Chains of
+operations that wait for each other, and what is read again because no cache holds it, are not in
+it: loops of few elements stay far below.
 """
 
 from __future__ import annotations
