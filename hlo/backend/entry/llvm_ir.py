@@ -139,7 +139,7 @@ def _modules(entry: _Entry, workers: int) -> tuple[IrModule, ...]:
     modules = [*rest, *loop_modules(entry.loops, entry.inlined), *modules]
     if entry.length() > GLUE_LINES and (plain or glue):
         return (*modules, *entry.modules())
-    last = modules.pop() if plain or glue else kernel_module({}, is_glue=True)
+    last = modules.pop() if plain or glue else kernel_module({}, is_glue=entry.is_brief)
     declares = [line for line in last.text.split("\n") if line.startswith("declare ")]
     declared = re.findall(r"^declare [^@]*@([\w.$-]+)", "\n".join(declares), re.MULTILINE)
     functions = tuple(entry.functions)
