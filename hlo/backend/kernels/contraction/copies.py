@@ -26,6 +26,30 @@ from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange
 from hlo.backend.kernels.contraction.ring import element_address, is_plain
 
 CHUNK = 64  # Rows of memory that the next panel meets again while their pages are known.
+FEW_ROWS = 8  # The same of rows that come from far: so many streams the processor itself foresees.
+
+
+def rows_at_once(packing: Packing) -> int:
+    """Rows of memory that go to all panels before further ones do."""
+    return FEW_ROWS if _is_far(packing) else CHUNK
+
+
+def panels_ahead(packing: Packing) -> int:
+    """How many panels ahead each row is asked for; 0: it is not. 32x3072x768 and 32x768x3072 on Zen
+    4, with few rows at once: 0.82 and 0.87 of the time.
+    """
+    if not _is_far(packing):
+        return 0
+    ring = packing.ring
+    panel_bytes = FEW_ROWS * packing.panels.width * ring.scalar_bytes
+    return max(1, ring.target.machine.rates.awaited_bytes // panel_bytes)
+
+
+def _is_far(packing: Packing) -> bool:
+    """Whether most of a factor comes from beyond the second-level cache."""
+    source = packing.source
+    size = source.free_size * source.depth_size * source.dtype.item_bytes
+    return size >= packing.ring.target.machine.second_cache.bytes
 
 
 def is_assembly(packing: Packing) -> bool:
@@ -90,14 +114,14 @@ def is_across(packing: Packing) -> bool:
 
 
 def _along(w: Writer, packing: Packing, block: PanelRange) -> None:
-    """for CHUNK of depth: for panel: rows."""
+    """for some rows of memory: for panel: rows."""
     source, panels, ring = packing.source, packing.panels, packing.ring
     stride = source.depth[0][1] if source.depth else 0
-    size = block.depth_size
+    size, rows = block.depth_size, rows_at_once(packing)
 
     def at_chunk(i: Value, _: list[Value]) -> list[Value]:
-        done = times(w, i, CHUNK)
-        count = w.intrinsic("llvm.umin", "i64", w.binary("sub", size, done), w.int(CHUNK))
+        done = times(w, i, rows)
+        count = w.intrinsic("llvm.umin", "i64", w.binary("sub", size, done), w.int(rows))
         k = add(w, block.depth_begin, done)
         row = element_address(w, block.source, times(w, k, stride), source.dtype)
         target = advanced(w, block.target, times(w, k, packing.k_step), ring.scalar)
@@ -113,7 +137,7 @@ def _along(w: Writer, packing: Packing, block: PanelRange) -> None:
         loop(w, block.count, [], at_panel)
         return []
 
-    chunks = w.binary("udiv", add(w, size, w.int(CHUNK - 1)), w.int(CHUNK))
+    chunks = w.binary("udiv", add(w, size, w.int(rows - 1)), w.int(rows))
     loop(w, chunks, [], at_chunk)
 
 
@@ -143,6 +167,9 @@ def _write_rows(
         masked = mask is not None and v == vectors - 1
         lines.append(words.load(f"{row * v}($0)", v, is_masked=masked))
     lines += [words.store(v, f"{row * v}($1)") for v in range(vectors)]
+    if ahead := panels_ahead(packing):
+        first = ahead * vectors * row
+        lines += [words.fetch(f"{first + row * v}($0)") for v in range(vectors)]
     lines += [words.advance("$0", stride * size), words.advance("$1", packing.k_step * size)]
     lines += [words.count_down("$2"), words.again(1), words.leave()]
     assembly.write(w, lines, registers, [] if mask is None else [mask], words.names(vectors))

@@ -9,7 +9,13 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hlo.backend.kernels.contraction.axes import Axes, extent
-from hlo.backend.kernels.contraction.copies import CHUNK, is_across, is_along
+from hlo.backend.kernels.contraction.copies import (
+    CHUNK,
+    is_across,
+    is_along,
+    panels_ahead,
+    rows_at_once,
+)
 from hlo.backend.kernels.contraction.nests import DEPTH, FREE
 from hlo.backend.kernels.contraction.packing_form import Packing
 from hlo.backend.kernels.contraction.panels import shares
@@ -20,6 +26,7 @@ from hlo.backend.loops.schedule import (
     Fill,
     Loop,
     LoopSchedule,
+    Prefetch,
     Role,
     Tail,
     axis_name,
@@ -90,13 +97,19 @@ class _Packing:
 
     def chunks(self) -> Nodes:
         """Rows of memory, some of them for all panels."""
-        share = self.share
-        if share.depths <= CHUNK and not share.of_depths:
-            rows = self._depths()
-            return (Loop(self._panels(), (Loop(rows, self._fill("rows of")),)),)
-        rows = Axis(DEPTH, CHUNK, Role.SERIAL, of=share.of_depths or share.depths)
-        panels = Loop(self._panels(), (Loop(rows, self._fill("rows of")),))
-        return (Loop(self._depths(CHUNK), (panels,)),)
+        share, step = self.share, rows_at_once(self.packing)
+        if share.depths <= step and not share.of_depths:
+            return (Loop(self._panels(), (Loop(self._depths(), self._row()),)),)
+        rows = Axis(DEPTH, step, Role.SERIAL, of=share.of_depths or share.depths)
+        panels = Loop(self._panels(), (Loop(rows, self._row()),))
+        return (Loop(self._depths(step), (panels,)),)
+
+    def _row(self) -> Nodes:
+        """A panel's row of memory, and that of another panel asked for."""
+        panels, ring = self.packing.panels, self.packing.ring
+        ahead = panels_ahead(self.packing) * panels.width * ring.scalar_bytes
+        asked = (Prefetch(self.source, ahead),) if ahead else ()
+        return (*asked, *self._fill("rows of"))
 
     def depths(self) -> Nodes:
         """One row of memory for all panels."""

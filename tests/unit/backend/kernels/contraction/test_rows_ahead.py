@@ -1,4 +1,4 @@
-"""Which products ask for the next group's rows, and that hints change no bit."""
+"""Which products ask for the next rows of lhs or panels of rhs, and that hints change no bit."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def fetches(sequence: KernelSequence) -> int:
 
 @pytest.mark.parametrize("dtype", [dt.F32, dt.F64])
 def test_rows_that_follow_each_other_are_fetched(dtype: DType) -> None:
-    instruction = product(1024, 1024, 1024, dtype=dtype)
+    instruction = product(1024, 250, 1024, dtype=dtype)
     assert fetches(contraction_kernels(instruction, Target(NAMED["x86-64-v4"])))
     assert not fetches(contraction_kernels(instruction, Target(NAMED["armv8-a"])))
 
 
 @pytest.mark.parametrize(("sizes", "depth"), [
-    ((1024, 1024, 1024), 0),  # depth runs over rows of memory
-    ((1024, 1024, 4096), 1),  # blocks of depth leave holes between rows
+    ((480, 250, 1000), 0),  # depth runs over rows of memory
+    ((1024, 100, 4096), 1),  # blocks of depth leave holes between rows
     ((64, 64, 64), 1),  # read where they lie
 ])  # fmt: skip
 def test_others_are_not(sizes: tuple[int, int, int], depth: int) -> None:
@@ -46,9 +46,17 @@ def test_others_are_not(sizes: tuple[int, int, int], depth: int) -> None:
     assert not fetches(contraction_kernels(instruction, Target(NAMED["x86-64-v4"])))
 
 
+def test_panels_of_a_factor_that_comes_from_far_are_fetched() -> None:
+    """Those of columns, while earlier ones of the same rows of memory are copied."""
+    near, far = (product(64, n, 768) for n in (600, 700))  # about 2 MiB
+    assert fetches(contraction_kernels(far, Target(NAMED["x86-64-v4"])))
+    assert not fetches(contraction_kernels(near, Target(NAMED["x86-64-v4"])))
+    assert not fetches(contraction_kernels(far, Target(NAMED["x86-64-v3"])))
+
+
 @pytest.mark.parametrize("level", levels())
 def test_products_are_what_they_were(level: str) -> None:
-    for sizes in ((300, 257, 512), (129, 300, 1024)):
+    for sizes in ((300, 257, 512), (129, 300, 1024), (33, 777, 777)):
         run(product(*sizes), 1, level)
 
 
