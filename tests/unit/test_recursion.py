@@ -132,6 +132,7 @@ ALLOWED = {
         passes.patterns.movement._steps_along
         printer.module_printer.ModulePrinter._own*3
         backend.loops_text._inner frontend.jit.jit
+        analysis.legality._forwards*3
     """,
     "a call for each dictionary among the attributes of an FFI call, bounded by 16": """
         runtime.ffi_attributes._Reader._value*2 runtime.ffi_frames._attribute*2
@@ -139,8 +140,13 @@ ALLOWED = {
     "a call for each group of a pipeline, which its parser bounds by 16": """
         passes.manager.Manager._fixpoint*2 passes.pipeline._named*3 passes.recovery.without
     """,
+    "a function that runs call later, when what it asks for is there": """
+        backend.linking.native.Pool.__init__*6
+    """,
     "names itself as a key, or another class's method of its own name; no call": """
         attributes.mesh.Mesh.array attributes.subgroups.Tile.flat
+        backend.plan_rows.PlanRow.estimate_us backend.plan_rows.PlanRow.lines
+        backend.plan_rows.PlanRow.us
         backend.isa.target.Target.vector_bytes
         indexing.affine.Atom.__init__*2 backend.lanes.nest.Nest.depth
         backend.entry.polling._Function.place
