@@ -53,7 +53,8 @@ class Level:
         check_windows(self.made.static)
         program, given = self.made.program, self.externs
         if program.team is Team.AWAKE:  # nobody keeps a caller's threads awake
-            program = program_of(self.made.buffers, 1, self.made.target.machine)
+            alone = program_of(self.made.buffers, 1, self.made.target.machine)
+            program = replace(alone, threads=program.threads)
         check_runs(host.instruction for host in program.hosts if host.number not in given)
         check_ahead(program, given, self.options.lapack)
         team = program.team if self.options.threads == PTHREADS else Team.ALONE
