@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 
-from hlo.analysis.blocking import Block, Cut, inner_members, needed
+from hlo.analysis.blocking import Block, Cut, inner_members, is_summed, needed
 from hlo.analysis.decisions import decisions_of
 from hlo.analysis.fusibility import CONTRACTIONS, is_elementwise, is_padded
 from hlo.indexing.queries import operand_dims
@@ -49,7 +49,7 @@ def block_of(fusion: Instruction) -> Block | None:
 def _said_block(fusion: Instruction, roots: Sequence[Instruction]) -> Block | None:
     """The block of a fusion's text, where results have such dimensions."""
     sizes = decisions_of(fusion).block
-    lead = next((longer_dims(leaf)[: len(sizes)] for r in roots for leaf in r.shape.leaves()), ())
+    lead = next((dims[: len(sizes)] for dims in map(tuple, _leading(roots))), ())
     if not sizes or len(lead) < len(sizes):
         return None
     is_part = 1 <= sizes[-1] <= lead[-1] and set(sizes[:-1]) <= {1}
@@ -72,7 +72,7 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
         return None
     held = between - sum(m.shape.size_bytes for m in members if _takes_a_place(m, members, roots))
     ranked = [
-        ((_evenness(block.count), size), block)
+        ((_evenness(units_of(roots, block)), size), block)
         for block in _blocks(roots)
         if (size := _part(between, block)) >= LEAST_BLOCK_BYTES
         and _part(held, block) <= CACHE_BYTES
@@ -85,9 +85,15 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
         if block.lead not in known:  # what can be cut does not depend on the sizes
             known[block.lead] = needed(roots, block.all, block, members)
         found = known[block.lead]
-        if found is not None and _pays(found, members, block, between):
+        if found is not None and _pays(roots, found, members, block, between):
             return block
     return None
+
+
+def units_of(roots: Collection[Instruction], block: Block) -> int:
+    """How many parts may run at once: blocks, or rows of blocks where some add up a sum."""
+    is_added = any(is_summed(root, block) for root in roots)
+    return block.parts(block.depth - 1) if is_added else block.count
 
 
 def _part(size: int, block: Block) -> int:
@@ -127,7 +133,7 @@ def padded_bytes(instruction: Instruction) -> int:
 
 def _blocks(roots: Collection[Instruction]) -> Iterator[Block]:
     """Whole leading dimensions but for the last of them, and parts of that."""
-    dims = [longer_dims(leaf) for root in roots for leaf in root.shape.leaves()]
+    dims = _leading(roots)
     if not dims:  # nothing outside wants a member
         return
     for depth in range(1, min(DEEPEST, *map(len, dims), DEEPEST) + 1):
@@ -137,6 +143,26 @@ def _blocks(roots: Collection[Instruction]) -> Iterator[Block]:
         for size in part_sizes(lead[-1]):
             if size < lead[-1] or depth > 1:
                 yield Block(lead, (*(1,) * (depth - 1), size))
+
+
+def _leading(roots: Collection[Instruction]) -> list[tuple[int, ...]]:
+    """The longer dimensions of what blocks of the roots part: the results' own, but of those that
+    may be sums over blocks the factors'.
+    """
+    return [
+        dims
+        for root in roots
+        for dims in (_summed_dims(root) or map(longer_dims, root.shape.leaves()))
+    ]
+
+
+def _summed_dims(root: Instruction) -> list[tuple[int, ...]]:
+    """The leading dimensions of a dot's factors by which it is a sum over blocks, if it is one."""
+    if root.opcode != "dot":
+        return []
+    dims = longer_dims(root.operands[0].shape)
+    leads = (dims[:depth] for depth in range(1, min(DEEPEST, len(dims)) + 1))
+    return [lead for lead in leads if is_summed(root, Block(lead, (1,) * len(lead)))]
 
 
 def longer_dims(shape: Shape) -> tuple[int, ...]:
@@ -166,12 +192,22 @@ def divisors(n: int) -> list[int]:
     return sorted({*low, *(n // d for d in low)})
 
 
-def _pays(found: set[Cut], members: Collection[Instruction], block: Block, between: int) -> bool:
-    """Whether what stays in the cache outweighs what every block has to pack again."""
+def _pays(
+    roots: Collection[Instruction],
+    found: set[Cut],
+    members: Collection[Instruction],
+    block: Block,
+    between: int,
+) -> bool:
+    """Whether what stays in the cache outweighs what every block has to pack again, and the sums
+    over blocks that it reads and writes.
+    """
     rates = COMMON.rates
     saved = 2 * between * (1 / rates.memory_bytes - 1 / rates.cached_bytes)
     packed = sum(_packed_bytes(i, block) for i, _ in found if i in members)
-    return packed / rates.cached_bytes <= saved
+    rows = block.parts(block.depth) // block.parts(block.depth - 1)
+    sums = [root.shape.size_bytes for root in roots if is_summed(root, block)]
+    return (packed + 2 * rows * sum(sums)) / rates.cached_bytes <= saved
 
 
 def _packed_bytes(instruction: Instruction, block: Block) -> int:

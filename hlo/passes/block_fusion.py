@@ -18,7 +18,7 @@ from hlo.analysis.block_size import (
     longer_dims,
     padded_bytes,
 )
-from hlo.analysis.blocking import Block, can_be_cut, needed
+from hlo.analysis.blocking import Block, can_be_cut, is_summed, needed
 from hlo.analysis.decisions import Decisions, config_of
 from hlo.analysis.fusibility import is_scalar_constant
 from hlo.ir.computation import Computation
@@ -135,7 +135,8 @@ class _Region:
             if len(members) > MOST_MEMBERS:
                 return set()
             waiting += [o for o in one.operands if _is_large(o) or o.shape.is_tuple]
-            if _is_large(one) or one.shape.is_tuple:
+            is_sum = is_summed(one, self._block)
+            if (_is_large(one) or one.shape.is_tuple) and not is_sum:
                 waiting += one.users
         return members
 

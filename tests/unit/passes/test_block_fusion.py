@@ -9,7 +9,8 @@ import pytest
 
 from hlo import driver
 from hlo.analysis.block_size import block_of, is_blocked, part_sizes
-from hlo.analysis.blocking import Block, Start, cut_computation
+from hlo.analysis.block_cutting import Start, cut_computation
+from hlo.analysis.blocking import Block
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.block_fusion import block_fusion
@@ -276,7 +277,8 @@ def test_text_of_a_block() -> None:
     block = block_of(fusion)
     assert block is not None
     assert block.count == 16
-    body, parameters = cut_computation(callee, block)
+    cut = cut_computation(callee, block)
+    body, parameters = cut.computation, cut.parameters
     cuts = [p for p in parameters if not isinstance(p, Start)]
     assert cuts == parameters
     assert sorted((p.shape.dims, span) for p, span in cuts) == [
@@ -298,7 +300,8 @@ def test_fusions_in_fusions_are_cut_at_any_depth() -> None:
         fused.append(computation(f"g{k}", [*taken, *lines]))
         inner = f"fusion(x, w), kind=kLoop, calls=g{k}"
     entry = driver.parse(program([*taken, f"ROOT s = f32[4096,24] {inner}"], *fused)).entry
-    body, parameters = cut_computation(entry, Block((4096,), (64,)))
+    cut = cut_computation(entry, Block((4096,), (64,)))
+    body, parameters = cut.computation, cut.parameters
     cuts = [p for p in parameters if not isinstance(p, Start)]
     assert [(p["parameter_number"], span) for p, span in cuts] == [(0, (0, 1)), (1, (0, 0))]
     for _ in range(depth):
