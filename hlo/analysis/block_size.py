@@ -152,11 +152,11 @@ def _leading(roots: Collection[Instruction]) -> list[tuple[int, ...]]:
     return [
         dims
         for root in roots
-        for dims in (_summed_dims(root) or map(longer_dims, root.shape.leaves()))
+        for dims in (summed_dims(root) or map(longer_dims, root.shape.leaves()))
     ]
 
 
-def _summed_dims(root: Instruction) -> list[tuple[int, ...]]:
+def summed_dims(root: Instruction) -> list[tuple[int, ...]]:
     """The leading dimensions of a dot's factors by which it is a sum over blocks, if it is one."""
     if root.opcode != "dot":
         return []

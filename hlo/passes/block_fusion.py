@@ -12,22 +12,21 @@ from collections.abc import Iterator, Sequence
 
 from hlo.analysis.block_size import (
     DEEPEST,
-    KIND,
     LEAST_SAVED_BYTES,
     best_block,
     longer_dims,
     padded_bytes,
+    summed_dims,
 )
 from hlo.analysis.blocking import Block, can_be_cut, is_summed, needed
-from hlo.analysis.decisions import Decisions, config_of
-from hlo.analysis.fusibility import is_scalar_constant
 from hlo.ir.computation import Computation
-from hlo.ir.graph import clone_instruction, post_order
+from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.ir.shape import Shape
 from hlo.ops.table import OPS
+from hlo.passes.block_call import fused_group, is_block_call, made_by, roots_of
 from hlo.passes.block_order import in_block_order, restored
+from hlo.passes.block_recomputing import recomputed, trimmed
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
 
@@ -46,9 +45,10 @@ def block_fusion(module: Module) -> bool:
         if computation in left or not any(map(_is_worth_a_look, computation.instructions)):
             continue
         ordered = in_block_order(computation)
-        for group, block in _groups(computation):
-            _fuse(module, computation, group, block)
+        for found in _groups(computation):
+            fused_group(module, computation, *recomputed(module, computation, *found))
             changed = True
+        trimmed(module, computation)
         restored(computation, ordered)
     return changed
 
@@ -60,13 +60,36 @@ def _groups(computation: Computation) -> Iterator[tuple[list[Instruction], Block
     for seed in order:
         if seed in taken:
             continue
-        for members in _grown(seed, computation, taken):
-            group = [i for i in order if i in members]
-            block = best_block(_roots(group, computation), members)
-            if block is not None and _is_convex(group, order):
-                taken |= members
+        grown = (_convex_part(m, order) for m in _grown(seed, computation, taken))
+        for group in sorted(grown, key=len, reverse=True):
+            block = best_block(roots_of(group, computation), group) if seed in group else None
+            if block is not None:
+                group, block = _with_readers(group, block, computation, taken)
+                taken |= set(group)
                 yield group, block
+                order = post_order(computation)
                 break
+
+
+def _with_readers(
+    group: list[Instruction], block: Block, computation: Computation, taken: set[Instruction]
+) -> tuple[list[Instruction], Block]:
+    """The group and what else reads large values of the block calls that it reads, where that can
+    be cut as well: so nobody else may need them.
+    """
+    region, order = _Region(block, computation, taken), post_order(computation)
+    made = dict.fromkeys(made_by(o) for member in group for o in member.operands)
+    given = [v for call in made if is_block_call(call) for v in (call, *call.users) if _is_large(v)]
+    larger = list(group)
+    for reader in dict.fromkeys(u for value in given for u in value.users):
+        if reader not in larger and region.joins(reader):
+            found = _convex_part({*larger, reader}, order)
+            larger = found if len(found) > len(larger) else larger
+    if len(group) < len(larger) <= MOST_MEMBERS:
+        other = best_block(roots_of(larger, computation), larger)
+        if other is not None and other.lead == block.lead:
+            return larger, other
+    return group, block
 
 
 def _grown(
@@ -129,7 +152,7 @@ class _Region:
         waiting = [seed]
         while waiting:
             one = waiting.pop()
-            if one in members or not self._joins(one):
+            if one in members or not self.joins(one):
                 continue
             members.add(one)
             if len(members) > MOST_MEMBERS:
@@ -140,7 +163,7 @@ class _Region:
                 waiting += one.users
         return members
 
-    def _joins(self, instruction: Instruction) -> bool:
+    def joins(self, instruction: Instruction) -> bool:
         if instruction not in self._known:
             self._known[instruction] = self._can_join(instruction)
         return self._known[instruction]
@@ -170,9 +193,12 @@ def _is_large(instruction: Instruction) -> bool:
 
 
 def _is_between(instruction: Instruction, computation: Computation) -> bool:
-    """Whether the value is large, computed here and of use here only."""
+    """Whether the value is large, computed here and of use here only; not a sum over blocks, which
+    is there when all blocks are done.
+    """
     return (
         _is_large(instruction)
+        and not summed_dims(instruction)
         and instruction is not computation.root
         and bool(instruction.users)
         and instruction.opcode not in ("parameter", "constant")
@@ -183,7 +209,7 @@ def _may_join(instruction: Instruction, taken: set[Instruction]) -> bool:
     """Whether the instruction has a kernel that can run on blocks."""
     if instruction in taken or "control-predecessors" in instruction.attributes:
         return False
-    if instruction.opcode == "fusion" and instruction.attributes.get("kind") == KIND:
+    if is_block_call(instruction):
         return False
     if instruction.opcode == "get-tuple-element":
         return instruction.operands[0].opcode == "fusion"
@@ -191,69 +217,17 @@ def _may_join(instruction: Instruction, taken: set[Instruction]) -> bool:
     return not is_moved and can_be_cut(instruction)
 
 
-def _roots(group: list[Instruction], computation: Computation) -> list[Instruction]:
-    """The members that something outside wants."""
-    inside = set(group)
-    return [i for i in group if i is computation.root or not inside.issuperset(i.users)]
-
-
-def _is_convex(group: list[Instruction], order: Sequence[Instruction]) -> bool:
-    """Whether nothing outside needs a member and is needed by another one. O(edges)."""
-    inside = set(group)
-    behind: set[Instruction] = set()
+def _convex_part(members: set[Instruction], order: Sequence[Instruction]) -> list[Instruction]:
+    """The members, in order, that need nothing from outside which needs a member: all of them where
+    the group can run at once. O(edges).
+    """
+    group: list[Instruction] = []
+    inside, behind = set[Instruction](), set[Instruction]()
     for instruction in order:
-        if any(o in behind or o in inside for o in instruction.operands):
-            if instruction not in inside:
-                behind.add(instruction)
-            elif any(o in behind for o in instruction.operands):
-                return False
-    return True
-
-
-def _fuse(module: Module, computation: Computation, group: list[Instruction], block: Block) -> None:
-    """Make the group a called computation, to be run by such blocks."""
-    roots = _roots(group, computation)
-    body = Computation("blocked_computation", execution_thread=computation.execution_thread)
-    twins: dict[Instruction, Instruction] = {}
-    operands: list[Instruction] = []
-    copied: list[Instruction] = []
-    for member in group:
-        for operand in member.operands:
-            if operand in twins:
-                continue
-            if is_scalar_constant(operand):
-                copied.append(operand)
-                twins[operand] = body.adopt(clone_instruction(operand, ()))
-                continue
-            number = len(operands)
-            operands.append(operand)
-            twins[operand] = body.new(
-                "parameter", operand.shape, (), {"parameter_number": number}, name=f"param_{number}"
-            )
-        inner = tuple(twins[o] for o in member.operands)
-        twins[member] = body.adopt(clone_instruction(member, inner))
-    results = [twins[root] for root in roots]
-    whole = Shape.tuple(r.shape for r in results)
-    body.root = results[0] if len(results) == 1 else body.new("tuple", whole, results)
-    module.adopt(body)
-    module.computations.remove(body)  # callees stand before their callers
-    module.computations.insert(module.computations.index(computation), body)
-    said = config_of(Decisions(block=block.sizes))
-    call = computation.new(
-        "fusion", body.root.shape, operands,
-        {"kind": KIND, "calls": body, "backend_config": said}, like=roots[-1],
-        name="blocked_fusion",
-    )  # fmt: skip
-    for k, root in enumerate(roots):
-        part = call
-        if len(roots) > 1:
-            part = computation.new(
-                "get-tuple-element", root.shape, (call,), {"index": k}, like=root
-            )
-        computation.replace_uses(root, part)
-    for member in reversed(group):
-        computation.remove(member)
-    stays = {computation.root, *awaited(computation)}
-    for constant in (o for o in copied if not o.users and o not in stays):
-        computation.remove(constant)
-    computation.reorder(post_order(computation))
+        is_late = any(o in behind for o in instruction.operands)
+        if instruction in members and not is_late:
+            group.append(instruction)
+            inside.add(instruction)
+        elif is_late or any(o in inside for o in instruction.operands):
+            behind.add(instruction)
+    return group
