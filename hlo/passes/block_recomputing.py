@@ -67,9 +67,11 @@ def trimmed(module: Module, computation: Computation) -> None:
         roots = call_roots(call)
         if call is computation.root or not call.shape.is_tuple:
             continue
-        parts = {int(part["index"]): part for part in call.users}
+        if any(part.opcode != "get-tuple-element" for part in call.users):
+            continue
+        parts = {_number(part): part for part in call.users}
         live = {n: part for n, part in parts.items() if part.users or part is computation.root}
-        if len(live) == len(roots) or any(p.opcode != "get-tuple-element" for p in call.users):
+        if len(live) == len(roots):
             continue
         made = opened_group(module, computation, call, [roots[n] for n in live])
         for n, part in live.items():
@@ -99,4 +101,10 @@ def _read_alone(members: list[Instruction]) -> list[Instruction]:
 def _root_of(value: Instruction) -> Instruction:
     """What a block call's body gives for a value of the call."""
     roots = call_roots(made_by(value))
-    return roots[int(value["index"])] if value.opcode == "get-tuple-element" else roots[0]  # type: ignore[call-overload]
+    return roots[_number(value)] if value.opcode == "get-tuple-element" else roots[0]
+
+
+def _number(part: Instruction) -> int:
+    number = part["index"]
+    assert isinstance(number, int), "results are numbered"
+    return number
