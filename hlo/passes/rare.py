@@ -10,6 +10,7 @@ from collections.abc import Callable
 from hlo.passes.batchnorm_expander import batchnorm_expander
 from hlo.passes.conditional_to_select import conditional_to_select
 from hlo.passes.map_expander import map_expander
+from hlo.passes.mask_skipping import mask_skipping
 from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter
 from hlo.passes.ragged_all_to_all_rewriter import ragged_all_to_all_rewriter
 from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
@@ -27,6 +28,7 @@ RARE: dict[str, Callable[..., bool]] = {
     "batchnorm_expander": batchnorm_expander,
     "conditional-to-select": conditional_to_select,
     "map-expander": map_expander,
+    "mask-skipping": mask_skipping,
     "narrow-scatter-rewriter": narrow_scatter_rewriter,
     "ragged-all-to-all-rewriter": ragged_all_to_all_rewriter,
     "ragged-dot-rewriter": ragged_dot_rewriter,
