@@ -18,10 +18,10 @@ from hlo.analysis.fusibility import is_elementwise
 from hlo.indexing.queries import kept_dims, steps
 from hlo.ir.instruction import Instruction
 from hlo.ops.contraction import DotAttributes
+from hlo.ops.table import Trait, opcodes
 
 MOST_MEMBERS = 128
-_MOVED = frozenset({"broadcast", "reshape", "transpose", "copy"})
-_ENDS = frozenset({"reduce", "dot"})
+_MOVED = opcodes(Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES)
 
 
 class Roles(Struct, frozen=True):
@@ -148,8 +148,14 @@ def _is_known(instruction: Instruction) -> bool:
         return False
     if instruction.opcode == "dot" and "sparsity" in instruction.attributes:
         return False
-    opcode = instruction.opcode
-    return opcode in _MOVED or opcode in _ENDS or opcode == "iota" or is_elementwise(instruction)
+    if instruction.opcode in ("reduce", "dot") or instruction.opcode == "iota":
+        return True
+    return moves_elements(instruction) or is_elementwise(instruction)
+
+
+def moves_elements(instruction: Instruction) -> bool:
+    """Whether each element is one of the operand's, and each of the operand's one or several."""
+    return instruction.opcode in _MOVED or instruction.opcode == "copy"
 
 
 Found = list[tuple[Instruction, Roles]]

@@ -23,7 +23,13 @@ from msgspec.structs import replace
 
 from hlo.analysis.fusibility import is_elementwise
 from hlo.analysis.reducers import reducer_of
-from hlo.analysis.score_region import Region, Roles, factor_roles, operand_roles
+from hlo.analysis.score_region import (
+    Region,
+    Roles,
+    factor_roles,
+    moves_elements,
+    operand_roles,
+)
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
@@ -96,7 +102,7 @@ def parts(rank: int, roles: Roles, span: Span) -> tuple[slice, ...]:
 
 def skipped(region: Region, span: Span) -> Guards | None:
     """The guards under which a part of the scores adds nothing to anything; None: it may."""
-    return _Skipping(region, span).guards()
+    return _Skipping(region, span).asked()
 
 
 def is_masked(select: Instruction, region: Region, span: Span) -> bool:
@@ -110,7 +116,7 @@ class _Skipping:
         self._region, self._span = region, span
         self._known: dict[tuple[Instruction, Roles], Fact] = {}
 
-    def guards(self) -> Guards | None:
+    def asked(self) -> Guards | None:
         """All that ends ask for."""
         found = NONE
         for member, roles in self._region.members.items():
@@ -144,7 +150,7 @@ class _Skipping:
         is_inside = one in self._region.members and self._region.members[one].has_both
         if not is_inside and one.shape.dtype.is_float:
             return None
-        if one.opcode in ("parameter", "constant", "iota", "reduce", "get-tuple-element"):
+        if not one.operands or one.opcode in ("reduce", "get-tuple-element"):
             return None
         found: list[tuple[Instruction, Roles]] = []
         for number, operand in enumerate(one.operands):
@@ -164,7 +170,7 @@ class _Skipping:
         if operands is None:
             return self._given(one, roles)
         facts = [self._known[pair] for pair in operands]
-        if one.opcode in ("broadcast", "reshape", "transpose", "copy"):
+        if moves_elements(one):
             return facts[0]
         if one.opcode == "dot":
             return _product(one, facts)

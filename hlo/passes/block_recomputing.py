@@ -26,7 +26,7 @@ from hlo.passes.block_call import (
 )
 
 # Values from this size on are not kept for another group: no cache would hold them until then.
-LEAST_RECOMPUTED_BYTES = 4 * COMMON.last_cache.bytes
+LEAST_RECOMPUTED_BYTES = COMMON.last_cache.bytes
 MOST_MEMBERS = 64  # Of a group, copies with them.
 
 
@@ -43,9 +43,17 @@ def recomputed(
         for call in dict.fromkeys(map(made_by, reads)):
             roots = {o: _root_of(o) for o in reads if made_by(o) is call}
             made = opened_group(module, computation, call, tuple(roots.values()))
-            copies += made.values()
-            twins |= {o: made[root] for o, root in roots.items()}
-            members = [*(c for c in made.values() if c.opcode != "constant"), *members]
+            found = list(made.values())
+            for value, root in roots.items():
+                twins[value] = made[root]
+                if root.shape.is_tuple:  # a kernel with several results is the only root
+                    part = computation.new(
+                        "get-tuple-element", value.shape, [made[root]], value.attributes, like=value
+                    )
+                    twins[value] = part
+                    found.append(part)
+            copies += found
+            members = [*(c for c in found if c.opcode != "constant"), *members]
         for member in members:
             if any(o in twins for o in member.operands):
                 computation.set_operands(member, [twins.get(o, o) for o in member.operands])
@@ -65,7 +73,7 @@ def trimmed(module: Module, computation: Computation) -> None:
     """Results of block calls that nothing reads are none of them any more."""
     for call in filter(is_block_call, computation.instructions):
         roots = call_roots(call)
-        if call is computation.root or not call.shape.is_tuple:
+        if call is computation.root or len(roots) == 1:
             continue
         if any(part.opcode != "get-tuple-element" for part in call.users):
             continue
@@ -101,7 +109,7 @@ def _read_alone(members: list[Instruction]) -> list[Instruction]:
 def _root_of(value: Instruction) -> Instruction:
     """What a block call's body gives for a value of the call."""
     roots = call_roots(made_by(value))
-    return roots[_number(value)] if value.opcode == "get-tuple-element" else roots[0]
+    return roots[0] if len(roots) == 1 else roots[_number(value)]
 
 
 def _number(part: Instruction) -> int:

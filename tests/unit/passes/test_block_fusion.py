@@ -118,7 +118,7 @@ def inputs(text: str) -> list[np.ndarray]:
 def test_blocks_are_batches_or_rows() -> None:
     assert block_in(attention(32, 128)) == Block((32,), (2,))
     assert block_in(attention(4, 512)) == Block((4, 512), (1, 128))
-    assert block_in(causal(4, 512)) == Block((4, 512), (1, 128))
+    assert block_in(causal(4, 480)) == Block((4, 480), (1, 120))
     assert block_in(heads_in_rows(4, 512)) == Block((4, 512), (1, 128))
     assert block_in(scores(1 << 14)) == Block((1 << 14,), (1 << 10,))
     assert block_in(scores(16411)) == Block((16411,), (1040,))  # a prime: the last two overlap
