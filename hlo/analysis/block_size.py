@@ -24,6 +24,8 @@ EVEN_BLOCKS = 4  # So do these, if there are two threads or four.
 # What a block's values may take in the cache, beside the operands. A block's size says into which
 # products a product is cut, hence the order of additions, so that COMMON's caches decide.
 CACHE_BYTES = COMMON.second_cache.bytes * 3 // 4
+# Where smaller blocks pack too often, they may take so many: a part of the cache that cores share.
+MOST_CACHE_BYTES = COMMON.last_cache.bytes
 LEAST_BLOCK_BYTES = 1 << 14  # In smaller blocks calls weigh more than what they do.
 # The least bytes of values that blocks keep from being written out.
 LEAST_SAVED_BYTES = COMMON.second_cache.bytes // 4
@@ -71,22 +73,21 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
     if between < LEAST_SAVED_BYTES:
         return None
     held = between - sum(m.shape.size_bytes for m in members if _takes_a_place(m, members, roots))
-    ranked = [
-        ((_evenness(units_of(roots, block)), size), block)
-        for block in _blocks(roots)
-        if (size := _part(between, block)) >= LEAST_BLOCK_BYTES
-        and _part(held, block) <= CACHE_BYTES
-    ]
-    ranked.sort(key=lambda one: one[0], reverse=True)
+    blocks = [b for b in _blocks(roots) if _part(between, b) >= LEAST_BLOCK_BYTES]
+    near = [block for block in blocks if _part(held, block) <= CACHE_BYTES]
+    far = [b for b in blocks if CACHE_BYTES < _part(held, b) <= MOST_CACHE_BYTES]
     known: dict[tuple[int, ...], set[Cut] | None] = {}
-    for (evenness, _), block in ranked:
-        if not evenness:
-            return None
-        if block.lead not in known:  # what can be cut does not depend on the sizes
-            known[block.lead] = needed(roots, block.all, block, members)
-        found = known[block.lead]
-        if found is not None and _pays(roots, found, members, block, between):
-            return block
+    for fitting in (near, far):
+        ranked = [((_evenness(units_of(roots, b)), _part(between, b)), b) for b in fitting]
+        ranked.sort(key=lambda one: one[0], reverse=fitting is near)
+        for (evenness, _), block in ranked:
+            if not evenness:
+                continue
+            if block.lead not in known:  # what can be cut does not depend on the sizes
+                known[block.lead] = needed(roots, block.all, block, members)
+            found = known[block.lead]
+            if found is not None and _pays(roots, found, members, block, between):
+                return block
     return None
 
 
@@ -105,7 +106,13 @@ def _takes_a_place(
     instruction: Instruction, members: Collection[Instruction], roots: Collection[Instruction]
 ) -> bool:
     """Whether a value between members is written over an operand that nothing else reads."""
-    if instruction in roots or not (instruction.opcode == "fusion" or is_elementwise(instruction)):
+    maker = instruction
+    if instruction.opcode == "get-tuple-element":
+        (maker,) = instruction.operands
+        sizes = [leaf.size_bytes for leaf in maker.shape.leaves()]
+        if sizes.count(instruction.shape.size_bytes) > 1:
+            return False  # one of them does, at most
+    if instruction in roots or not (maker.opcode == "fusion" or is_elementwise(maker)):
         return False
     return instruction.shape.is_array and any(
         operand in members
@@ -113,7 +120,7 @@ def _takes_a_place(
         and operand.opcode != "parameter"
         and len(operand.users) == 1
         and operand.shape.size_bytes == instruction.shape.size_bytes
-        for operand in instruction.operands
+        for operand in maker.operands
     )
 
 
