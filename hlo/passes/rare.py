@@ -17,6 +17,7 @@ from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
 from hlo.passes.rng_expander import rng_expander
 from hlo.passes.scaled_dot_rewriter import scaled_dot_rewriter
 from hlo.passes.scan_expander import scan_expander
+from hlo.passes.score_order import score_order
 from hlo.passes.simplify_conditional import simplify_conditional
 from hlo.passes.table_lookup_mover import table_lookup_mover
 from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
@@ -35,6 +36,7 @@ RARE: dict[str, Callable[..., bool]] = {
     "rng-expander": rng_expander,
     "scaled-dot-rewriter": scaled_dot_rewriter,
     "scan_expander": scan_expander,
+    "score-order": score_order,
     "simplify-conditional": simplify_conditional,
     "table-lookup-mover": table_lookup_mover,
     "while-loop-dot-batching": while_loop_dot_batching,
