@@ -29,6 +29,7 @@ MOST_CACHE_BYTES = COMMON.last_cache.bytes
 LEAST_BLOCK_BYTES = 1 << 14  # In smaller blocks calls weigh more than what they do.
 # The least bytes of values that blocks keep from being written out.
 LEAST_SAVED_BYTES = COMMON.second_cache.bytes // 4
+LEAST_SCORES_BYTES = COMMON.last_cache.bytes  # Of fewer scores nothing is left out or moved.
 DEEPEST = 4
 WHOLE = 16  # Elements of a whole vector, of which parts of a dimension are multiples.
 MOST_OVERLAP = 16  # One in so many elements of a dimension may be computed twice.
@@ -129,6 +130,16 @@ def _evenness(count: int) -> int:
     if count >= 2 * LEAST_BLOCKS:
         return 3
     return 2 if count >= LEAST_BLOCKS else int(count == EVEN_BLOCKS)
+
+
+def is_worth_a_look(instruction: Instruction) -> bool:
+    """Whether a value is large, or what a convolution makes of one that it pads."""
+    return is_large(instruction) or padded_bytes(instruction) >= LEAST_SAVED_BYTES
+
+
+def is_large(instruction: Instruction) -> bool:
+    """Whether keeping a value from being written out saves anything."""
+    return instruction.shape.is_array and instruction.shape.size_bytes >= LEAST_SAVED_BYTES
 
 
 def padded_bytes(instruction: Instruction) -> int:

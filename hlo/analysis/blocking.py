@@ -2,12 +2,12 @@
 
     roots, Block --needed--> every value that a block needs, and how it is cut
 
-A value cut by (a, b) has as its first b - a dimensions the block's `lead[a:b]`, and is cut in them,
-those of one element aside, which are nowhere counted; by (0, 0) it is one that every block reads
-whole. The first len(lead) - 1 sizes of a block are 1, so that its elements are contiguous, and each
-block computes what the whole computation would: an iota over a cut dimension counts from where the
-block starts. A root may also be a sum over blocks, as the gradients of a product's shared factor
-are: its partial products are added up in the order of the blocks.
+A value cut by (a, b, ..) has as its first dimensions the block's `lead[a]`, `lead[b]`, .., and is
+cut in them, those of one element aside, which are nowhere counted; by () it is one that every block
+reads whole. The first len(lead) - 1 sizes of a block are 1, so that its elements are contiguous,
+and each block computes what the whole computation would: an iota over a cut dimension counts from
+where the block starts. A root may also be a sum over blocks, as the gradients of a product's shared
+factor are: its partial products are added up in the order of the blocks.
 Sources: loop tiling with fusion, as in Halide's compute_at (Ragan-Kelley et al. 2013).
 Does not know: how a block's computation is made (block_cutting.py), how long anything takes
 (block_size.py).
@@ -29,9 +29,9 @@ from hlo.ops.contraction import DotAttributes
 from hlo.ops.movement import IotaAttributes
 
 MOST_REPEATED = 4096  # The most elements of a value that every block computes anew.
-Span = tuple[int, int]  # A range of the block's leading dimensions.
+Span = tuple[int, ...]  # Some of the block's leading dimensions, in their order.
 Cut = tuple[Instruction, Span]
-WHOLE: Span = (0, 0)
+WHOLE: Span = ()
 MOST_STARTS = 2**31  # The first dimension that is too large for a start.
 Scope = tuple[Computation | None, Span]  # a fused computation, and how its result is cut
 OUTERMOST: Scope = (None, WHOLE)  # where the roots are
@@ -60,12 +60,12 @@ class Block(Struct, frozen=True):
     @property
     def all(self) -> Span:
         """All leading dimensions."""
-        return 0, len(self.lead)
+        return tuple(range(len(self.lead)))
 
     @property
     def outer(self) -> Span:
         """The leading dimensions but the last, of which blocks have one index each."""
-        return 0, len(self.lead) - 1
+        return tuple(range(len(self.lead) - 1))
 
     def parts(self, depth: int) -> int:
         """How many parts the first `depth` dimensions have."""
@@ -81,13 +81,13 @@ class Block(Struct, frozen=True):
         if not places:
             return shape
         dims = list(shape.dims)
-        for place, size in zip(places, self.sizes[slice(*span)], strict=True):
-            dims[place] = size
+        for place, dimension in zip(places, span, strict=True):
+            dims[place] = self.sizes[dimension]
         return shape.with_dims(dims)
 
     def places(self, shape: Shape, span: Span) -> tuple[int, ...] | None:
         """Which dimensions of a shape are those of a span; None where it has not got them."""
-        wanted = self.lead[slice(*span)]
+        wanted = tuple(self.lead[d] for d in span)
         places = tuple(d for d, n in enumerate(shape.dims) if n != 1)[: len(wanted)]
         return places if tuple(shape.dims[p] for p in places) == wanted else None
 
@@ -168,7 +168,7 @@ class Needs:
 
 def fused_scope(instruction: Instruction, span: Span) -> Scope:
     """What is inside a fusion of which blocks are made; OUTERMOST where nothing is."""
-    if instruction.opcode != "fusion" or span[0] == span[1]:
+    if instruction.opcode != "fusion" or not span:
         return OUTERMOST
     (callee,) = instruction.called_computations()
     return callee, span
@@ -186,7 +186,7 @@ def operand_cuts(instruction: Instruction, span: Span, block: Block) -> list[Cut
         return None
     if not all(_leads(leaf, span, block) for leaf in instruction.shape.leaves()):
         return None
-    if span[0] == span[1]:
+    if not span:
         return [(operand, WHOLE) for operand in instruction.operands]
     if instruction.opcode == "fusion":
         return []
@@ -247,7 +247,7 @@ def _led(instruction: Instruction, span: Span, block: Block) -> Spans | None:
         one = _led_span(own, operand.shape.dims, places)
         if one is None:
             return None
-        found.append(WHOLE if one == WHOLE else (span[0] + one[0], span[0] + one[1]))
+        found.append(tuple(span[place] for place in one))
     return found
 
 
@@ -261,15 +261,14 @@ def _led_span(own: Steps, dims: Sequence[int], places: Sequence[int]) -> Span | 
     moved = [k for k, step in enumerate(kept) if not set(places).isdisjoint(step.dims)]
     if not moved:
         return WHOLE
-    for first in range(len(places)):
-        walked = zip(kept, places[first:], strict=False)
-        count = next(
-            (k for k, (step, place) in enumerate(walked) if not step.is_dim(place)),
-            min(len(kept), len(places) - first),
-        )
-        if count > moved[-1]:
-            return first, first + count
-    return None
+    found: list[int] = []
+    for step in kept:
+        after = range(found[-1] + 1 if found else 0, len(places))
+        place = next((p for p in after if step.is_dim(places[p])), None)
+        if place is None:
+            break
+        found.append(place)
+    return tuple(found) if len(found) > moved[-1] else None
 
 
 def _iota(instruction: Instruction, span: Span, block: Block) -> Spans | None:
@@ -283,7 +282,7 @@ def counted_dimension(instruction: Instruction, span: Span, block: Block) -> int
         return None
     varies = IotaAttributes.of(instruction.attributes).iota_dimension
     places = block.places(instruction.shape, span) or ()
-    return span[0] + places.index(varies) if varies in places else None
+    return span[places.index(varies)] if varies in places else None
 
 
 def _contraction(instruction: Instruction, span: Span, block: Block) -> Spans | None:
@@ -292,7 +291,7 @@ def _contraction(instruction: Instruction, span: Span, block: Block) -> Spans | 
     """
     if instruction.attributes.get("sparsity"):
         return None
-    if instruction.opcode == "convolution" and span[1] - span[0] > 1:
+    if instruction.opcode == "convolution" and len(span) > 1:
         return None
     found = _led(instruction, span, block)
     return found if found is not None and found[0] == span else None

@@ -14,6 +14,8 @@ from hlo.analysis.block_size import (
     DEEPEST,
     LEAST_SAVED_BYTES,
     best_block,
+    is_large,
+    is_worth_a_look,
     longer_dims,
     padded_bytes,
     summed_dims,
@@ -33,7 +35,7 @@ from hlo.passes.liveness import awaited, wrapped_operations
 MOST_MEMBERS = 32
 
 
-def block_fusion(module: Module) -> bool:
+def fuse_blocks(module: Module) -> bool:
     """Run chains over large values block by block, so that those values stay in the cache.
 
     From every large value with its consumers, a group grows over further large values. O(edges)
@@ -42,7 +44,7 @@ def block_fusion(module: Module) -> bool:
     changed = False
     left = called_by_ops(module) | wrapped_operations(module)
     for computation in tuple(module.computations):
-        if computation in left or not any(map(_is_worth_a_look, computation.instructions)):
+        if computation in left or not any(map(is_worth_a_look, computation.instructions)):
             continue
         ordered = in_block_order(computation)
         for found in _groups(computation):
@@ -79,7 +81,7 @@ def _with_readers(
     """
     region, order = _Region(block, computation, taken), post_order(computation)
     made = dict.fromkeys(made_by(o) for member in group for o in member.operands)
-    given = [v for call in made if is_block_call(call) for v in (call, *call.users) if _is_large(v)]
+    given = [v for call in made if is_block_call(call) for v in (call, *call.users) if is_large(v)]
     larger = list(group)
     for reader in dict.fromkeys(u for value in given for u in value.users):
         if reader not in larger and region.joins(reader):
@@ -157,9 +159,9 @@ class _Region:
             members.add(one)
             if len(members) > MOST_MEMBERS:
                 return set()
-            waiting += [o for o in one.operands if _is_large(o) or o.shape.is_tuple]
+            waiting += [o for o in one.operands if is_large(o) or o.shape.is_tuple]
             is_sum = is_summed(one, self._block)
-            if (_is_large(one) or one.shape.is_tuple) and not is_sum:
+            if (is_large(one) or one.shape.is_tuple) and not is_sum:
                 waiting += one.users
         return members
 
@@ -184,20 +186,12 @@ class _Region:
         return needed([made], self._block.all, self._block, {made}) is not None
 
 
-def _is_worth_a_look(instruction: Instruction) -> bool:
-    return _is_large(instruction) or padded_bytes(instruction) >= LEAST_SAVED_BYTES
-
-
-def _is_large(instruction: Instruction) -> bool:
-    return instruction.shape.is_array and instruction.shape.size_bytes >= LEAST_SAVED_BYTES
-
-
 def _is_between(instruction: Instruction, computation: Computation) -> bool:
     """Whether the value is large, computed here and of use here only; not a sum over blocks, which
     is there when all blocks are done.
     """
     return (
-        _is_large(instruction)
+        is_large(instruction)
         and not summed_dims(instruction)
         and instruction is not computation.root
         and bool(instruction.users)

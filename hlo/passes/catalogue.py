@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, MutableMapping
 
 from hlo.ops.table import Trait, opcodes
 from hlo.passes.algsimp import algsimp
-from hlo.passes.block_fusion import block_fusion
 from hlo.passes.call_inliner import call_inliner
 from hlo.passes.constant_folding import constant_folding
 from hlo.passes.cse import cse
@@ -23,6 +22,7 @@ from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
 from hlo.passes.fusion_opener import fusion_opener
 from hlo.passes.index_narrower import index_narrower
+from hlo.passes.large_values import block_fusion, mask_skipping, score_order
 from hlo.passes.reshape_mover import reshape_mover
 from hlo.passes.sharding_remover import sharding_remover
 from hlo.passes.tuple_simplifier import tuple_simplifier
@@ -42,7 +42,9 @@ _COMMON: dict[str, Pass] = {
     "fusion": fusion,
     "fusion-opener": fusion_opener,
     "index-narrower": index_narrower,
+    "mask-skipping": mask_skipping,
     "reshape-mover": reshape_mover,
+    "score-order": score_order,
     "sharding-remover": sharding_remover,
     "tuple-simplifier": tuple_simplifier,
 }
@@ -53,14 +55,12 @@ NEEDS: dict[str, frozenset[str]] = {
     "batchnorm_expander": opcodes(Trait.EXPANDED),
     "conditional-to-select": frozenset({"conditional"}),
     "map-expander": frozenset({"map"}),
-    "mask-skipping": frozenset({"select"}),
     "narrow-scatter-rewriter": frozenset({"scatter"}),
     "ragged-all-to-all-rewriter": frozenset({"ragged-all-to-all"}),
     "ragged-dot-rewriter": frozenset({"ragged-dot"}),
     "rng-expander": opcodes(Trait.EXPANDED),
     "scaled-dot-rewriter": frozenset({"scaled-dot"}),
     "scan_expander": frozenset({"scan"}),
-    "score-order": frozenset({"exponential"}),
     "simplify-conditional": frozenset({"conditional"}),
     "table-lookup-mover": frozenset({"while"}),
     "while-loop-dot-batching": frozenset({"while"}),

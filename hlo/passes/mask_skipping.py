@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
+from hlo.analysis.block_size import LEAST_SCORES_BYTES
 from hlo.analysis.score_region import Region, Roles, region_around
 from hlo.analysis.skipped_columns import Guard, Span, is_masked, skipped
 from hlo.ir.computation import Computation
@@ -22,21 +23,19 @@ from hlo.ir.graph import clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.machine import COMMON
 from hlo.ops.making import make
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
 from hlo.passes.loop_making import adopted, element, new_computation, parameter, reducer
 from hlo.passes.mask_bands import Band, held, joined, summed
 
-LEAST_SCORES_BYTES = COMMON.last_cache.bytes  # Of fewer scores bands cost more than they save.
 LEAST_ROWS = 256  # Of a band, so that its blocks are as long as those of the whole.
 MOST_BANDS = 4  # Four leave out 3/8 of a triangle's square; each is compiled by itself.
 STRIPS = 16  # Parts of the columns of which bands take whole ones.
 MOST_SEEN = 0.875  # Of the scores; bands that see more are not worth it.
 
 
-def mask_skipping(module: Module) -> bool:
+def skip_masked_scores(module: Module) -> bool:
     """Leave out scores of which a mask shows that nothing comes of them.
 
     O(instructions) for each select over large scores.

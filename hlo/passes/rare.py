@@ -10,14 +10,12 @@ from collections.abc import Callable
 from hlo.passes.batchnorm_expander import batchnorm_expander
 from hlo.passes.conditional_to_select import conditional_to_select
 from hlo.passes.map_expander import map_expander
-from hlo.passes.mask_skipping import mask_skipping
 from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter
 from hlo.passes.ragged_all_to_all_rewriter import ragged_all_to_all_rewriter
 from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
 from hlo.passes.rng_expander import rng_expander
 from hlo.passes.scaled_dot_rewriter import scaled_dot_rewriter
 from hlo.passes.scan_expander import scan_expander
-from hlo.passes.score_order import score_order
 from hlo.passes.simplify_conditional import simplify_conditional
 from hlo.passes.table_lookup_mover import table_lookup_mover
 from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
@@ -29,14 +27,12 @@ RARE: dict[str, Callable[..., bool]] = {
     "batchnorm_expander": batchnorm_expander,
     "conditional-to-select": conditional_to_select,
     "map-expander": map_expander,
-    "mask-skipping": mask_skipping,
     "narrow-scatter-rewriter": narrow_scatter_rewriter,
     "ragged-all-to-all-rewriter": ragged_all_to_all_rewriter,
     "ragged-dot-rewriter": ragged_dot_rewriter,
     "rng-expander": rng_expander,
     "scaled-dot-rewriter": scaled_dot_rewriter,
     "scan_expander": scan_expander,
-    "score-order": score_order,
     "simplify-conditional": simplify_conditional,
     "table-lookup-mover": table_lookup_mover,
     "while-loop-dot-batching": while_loop_dot_batching,

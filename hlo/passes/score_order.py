@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hlo.analysis.block_size import LEAST_SCORES_BYTES
 from hlo.analysis.reducers import reducer_of
 from hlo.analysis.score_region import (
     Region,
@@ -26,7 +27,6 @@ from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.machine import COMMON
 from hlo.ops.contraction import DotAttributes
 from hlo.ops.making import make
 from hlo.ops.movement import IotaAttributes
@@ -35,12 +35,11 @@ from hlo.passes.liveness import awaited, wrapped_operations
 from hlo.passes.loop_making import reducer
 from hlo.passes.mask_bands import number_of, spread
 
-LEAST_SCORES_BYTES = COMMON.last_cache.bytes
 Dims = tuple[int, ...]
 Axes = tuple[int | None, ...]  # of each dimension, which of the seed's it is; None: none
 
 
-def score_order(module: Module) -> bool:
+def order_scores(module: Module) -> bool:
     """Put the dimensions of large scores into one order. O(instructions) for each large product."""
     changed = False
     left = called_by_ops(module) | wrapped_operations(module)

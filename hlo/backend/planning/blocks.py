@@ -110,12 +110,12 @@ class _BlockSlice(Struct, frozen=True):
 
 
 def _index(span: Span) -> str:
-    return f"index{span[0]}_{span[1]}"
+    return "index" + "_".join(map(str, span))
 
 
 def _along(start: Start) -> Span:
     """The span of a start's dimension alone."""
-    return start.dimension, start.dimension + 1
+    return (start.dimension,)
 
 
 def _counted_from(start: Start) -> Value:
@@ -165,7 +165,7 @@ class _BlockLoop:
 
     def _slice(self, buffer: int, size_bytes: int, span: Span) -> _BlockSlice:
         """The part of a buffer that a block has by a span."""
-        elements = math.prod(self.block.lead[slice(*span)])
+        elements = math.prod(self.block.lead[d] for d in span)
         if elements == 1:
             return _BlockSlice(buffer, 0, "")
         self.spans[span] = None
@@ -247,14 +247,18 @@ class _BlockLoop:
         inner = n.binary("inner", "urem", block, each)
         start = n.binary("first", "mul", inner, w.int(sizes[-1]))
         begun = n.call("begun", "i64", "llvm.umin.i64", start, w.int(lead[-1] - sizes[-1]))
-        for first, last in self.spans:
-            name, end = _index((first, last)), min(last, depth - 1)
-            behind = w.int(math.prod(lead[end : depth - 1]))
-            part = n.binary(f"{name}.behind", "udiv", outer, behind)
-            part = n.binary(f"{name}.part", "urem", part, w.int(math.prod(lead[first:end])))
-            scale = w.int(lead[-1] if last == depth else 1)
-            times = n.binary(f"{name}.times", "mul", part, scale)
-            n.binary(name, "add", times, begun if last == depth else w.int(0))
+        own = [
+            n.binary(f"part{d}", "urem", n.binary(f"behind{d}", "udiv", outer, w.int(b)), w.int(k))
+            for d, k in enumerate(lead[: depth - 1])
+            for b in (math.prod(lead[d + 1 : depth - 1]),)
+        ]
+        for span in self.spans:
+            index = w.int(0)
+            for d in span:
+                name = f"{_index(span)}.to{d}"
+                index = n.binary(f"{name}.times", "mul", index, w.int(lead[d]))
+                index = n.binary(name, "add", index, begun if d == depth - 1 else own[d])
+            n.binary(_index(span), "add", index, w.int(0))
 
     def _fill_table(self) -> list[tuple[int, _BlockSlice]]:
         """Fills the table before the loop; what is filled for every block: slots and parts."""

@@ -10,7 +10,7 @@ from hlo.analysis.score_region import Roles, region_around
 from hlo.analysis.skipped_columns import Span, What, skipped
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.passes.mask_skipping import mask_skipping
+from hlo.passes.large_values import mask_skipping
 from tests.support.attention_programs import causal, gradients
 
 LENGTH = 1100
