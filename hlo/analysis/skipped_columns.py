@@ -39,6 +39,8 @@ from hlo.ops.movement import IotaAttributes
 ORDINARY = (
     40  # Values of ordinary size are at most 2^30; so are their divisors, and not below 2^-30.
 )
+# The types whose range is wide enough, and the logarithms of what is surely in it.
+LARGEST = {"f32": 126, "bf16": 126, "f64": 1022}
 FAR_BELOW = 2048.0  # exp(-2048) and exp(-1024) are zero in all types.
 LEAST_EXPONENT = 1024.0
 
@@ -167,6 +169,9 @@ class _Skipping:
     def _made(
         self, one: Instruction, roles: Roles, operands: list[tuple[Instruction, Roles]] | None
     ) -> Fact:
+        dtype = one.shape.dtype
+        if dtype.is_float and dtype.name not in LARGEST:
+            return ANY
         if operands is None:
             return self._given(one, roles)
         facts = [self._known[pair] for pair in operands]
@@ -259,7 +264,7 @@ def _in_range(fact: Fact, dtype: DType) -> Fact:
         limits = np.iinfo(dtype.numpy) if dtype.bits >= 8 else None
         return fact if limits and limits.min <= fact.low <= fact.high <= limits.max else ANY
     if fact.size is not None and dtype.is_float and not fact.is_zero:
-        most = 126 if dtype.name in ("f32", "bf16") else 1022 if dtype.name == "f64" else 14
+        most = LARGEST.get(dtype.name, 0)
         if fact.size > most:
             fits = fact.number is not None and fact.size < most + 2
             return replace(fact, size=None, number=fact.number if fits else None)

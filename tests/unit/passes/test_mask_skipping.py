@@ -119,13 +119,14 @@ def test_windows_leave_out_columns_on_both_sides() -> None:
         causal(1, 600),  # few scores
         causal(1, LENGTH).replace("direction=GE", "direction=NE"),
         causal(1, LENGTH, counted="f32"),  # no integers
+        causal(1, 1500).replace("f32", "f16"),  # 2^30 is infinite
         seen_by(causal(1, LENGTH), "inf"),
         seen_by(causal(1, LENGTH), "1"),
         causal(1, LENGTH).replace("e = f32[1,1100,1100] exponential(d)",
                                   "e = f32[1,1100,1100] tanh(d)"),
         causal(1, LENGTH).replace("to_apply=sum_of", "to_apply=max_of"),
     ],
-    ids=["few", "a diagonal", "f32", "inf", "high", "no weights", "no sum"],
+    ids=["few", "a diagonal", "f32", "f16", "inf", "high", "no weights", "no sum"],
 )  # fmt: skip
 def test_what_counts_is_computed(text: str) -> None:
     module = driver.optimize(driver.parse(text), "simplify")
