@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
-from hlo.analysis.blocking import Block, Cut, inner_members, needed
+from hlo.analysis.blocking import Block, Cut, inner_members, is_summed, needed
 from hlo.analysis.decisions import decisions_of
 from hlo.analysis.fusibility import CONTRACTIONS, is_elementwise, is_padded
 from hlo.indexing.queries import operand_dims
@@ -26,9 +26,12 @@ EVEN_BLOCKS = 4  # So do these, if there are two threads or four.
 # What a block's values may take in the cache, beside the operands. A block's size says into which
 # products a product is cut, hence the order of additions, so that COMMON's caches decide.
 CACHE_BYTES = COMMON.second_cache.bytes * 3 // 4
+# Where smaller blocks pack too often, they may take so many: a part of the cache that cores share.
+MOST_CACHE_BYTES = COMMON.last_cache.bytes
 LEAST_BLOCK_BYTES = 1 << 14  # In smaller blocks calls weigh more than what they do.
 # The least bytes of values that blocks keep from being written out.
 LEAST_SAVED_BYTES = COMMON.second_cache.bytes // 4
+LEAST_SCORES_BYTES = COMMON.last_cache.bytes  # Of fewer scores nothing is left out or moved.
 DEEPEST = 4
 WHOLE = 16  # Elements of a whole vector, of which parts of a dimension are multiples.
 MOST_OVERLAP = 16  # One in so many elements of a dimension may be computed twice.
@@ -51,7 +54,7 @@ def block_of(fusion: Instruction) -> Block | None:
 def _said_block(fusion: Instruction, roots: Sequence[Instruction]) -> Block | None:
     """The block of a fusion's text, where results have such dimensions."""
     sizes = decisions_of(fusion).block
-    lead = next((longer_dims(leaf)[: len(sizes)] for r in roots for leaf in r.shape.leaves()), ())
+    lead = next((dims[: len(sizes)] for dims in map(tuple, _leading(roots))), ())
     if not sizes or len(lead) < len(sizes):
         return None
     is_part = 1 <= sizes[-1] <= lead[-1] and set(sizes[:-1]) <= {1}
@@ -73,23 +76,28 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
     if between < LEAST_SAVED_BYTES:
         return None
     held = between - sum(m.shape.size_bytes for m in members if _takes_a_place(m, members, roots))
-    ranked = [
-        ((_evenness(block.count), size), block)
-        for block in _blocks(roots)
-        if (size := _part(between, block)) >= LEAST_BLOCK_BYTES
-        and _part(held, block) <= CACHE_BYTES
-    ]
-    ranked.sort(key=lambda one: one[0], reverse=True)
+    blocks = [b for b in _blocks(roots) if _part(between, b) >= LEAST_BLOCK_BYTES]
+    near = [block for block in blocks if _part(held, block) <= CACHE_BYTES]
+    far = [b for b in blocks if CACHE_BYTES < _part(held, b) <= MOST_CACHE_BYTES]
     known: dict[tuple[int, ...], set[Cut] | None] = {}
-    for (evenness, _), block in ranked:
-        if not evenness:
-            return None
-        if block.lead not in known:  # what can be cut does not depend on the sizes
-            known[block.lead] = needed(roots, block.all, block, members)
-        found = known[block.lead]
-        if found is not None and _pays(found, members, block, between):
-            return block
+    for fitting in (near, far):
+        ranked = [((_evenness(units_of(roots, b)), _part(between, b)), b) for b in fitting]
+        ranked.sort(key=lambda one: one[0], reverse=fitting is near)
+        for (evenness, _), block in ranked:
+            if not evenness:
+                continue
+            if block.lead not in known:  # what can be cut does not depend on the sizes
+                known[block.lead] = needed(roots, block.all, block, members)
+            found = known[block.lead]
+            if found is not None and _pays(roots, found, members, block, between):
+                return block
     return None
+
+
+def units_of(roots: Collection[Instruction], block: Block) -> int:
+    """How many parts may run at once: blocks, or rows of blocks where some add up a sum."""
+    is_added = any(is_summed(root, block) for root in roots)
+    return block.parts(block.depth - 1) if is_added else block.count
 
 
 def _part(size: int, block: Block) -> int:
@@ -101,7 +109,13 @@ def _takes_a_place(
     instruction: Instruction, members: Collection[Instruction], roots: Collection[Instruction]
 ) -> bool:
     """Whether a value between members is written over an operand that nothing else reads."""
-    if instruction in roots or not (instruction.opcode == "fusion" or is_elementwise(instruction)):
+    maker = instruction
+    if instruction.opcode == "get-tuple-element":
+        (maker,) = instruction.operands
+        sizes = [leaf.size_bytes for leaf in maker.shape.leaves()]
+        if sizes.count(instruction.shape.size_bytes) > 1:
+            return False  # one of them does, at most
+    if instruction in roots or not (maker.opcode == "fusion" or is_elementwise(maker)):
         return False
     return instruction.shape.is_array and any(
         operand in members
@@ -109,7 +123,7 @@ def _takes_a_place(
         and operand.opcode != "parameter"
         and len(operand.users) == 1
         and operand.shape.size_bytes == instruction.shape.size_bytes
-        for operand in instruction.operands
+        for operand in maker.operands
     )
 
 
@@ -118,6 +132,16 @@ def _evenness(count: int) -> int:
     if count >= 2 * LEAST_BLOCKS:
         return 3
     return 2 if count >= LEAST_BLOCKS else int(count == EVEN_BLOCKS)
+
+
+def is_worth_a_look(instruction: Instruction) -> bool:
+    """Whether a value is large, or what a convolution makes of one that it pads."""
+    return is_large(instruction) or padded_bytes(instruction) >= LEAST_SAVED_BYTES
+
+
+def is_large(instruction: Instruction) -> bool:
+    """Whether keeping a value from being written out saves anything."""
+    return instruction.shape.is_array and instruction.shape.size_bytes >= LEAST_SAVED_BYTES
 
 
 def padded_bytes(instruction: Instruction) -> int:
@@ -129,7 +153,7 @@ def padded_bytes(instruction: Instruction) -> int:
 
 def _blocks(roots: Collection[Instruction]) -> Iterator[Block]:
     """Whole leading dimensions but for the last of them, and parts of that."""
-    dims = [longer_dims(leaf) for root in roots for leaf in root.shape.leaves()]
+    dims = _leading(roots)
     if not dims:  # nothing outside wants a member
         return
     for depth in range(1, min(DEEPEST, *map(len, dims), DEEPEST) + 1):
@@ -139,6 +163,26 @@ def _blocks(roots: Collection[Instruction]) -> Iterator[Block]:
         for size in part_sizes(lead[-1]):
             if size < lead[-1] or depth > 1:
                 yield Block(lead, (*(1,) * (depth - 1), size))
+
+
+def _leading(roots: Collection[Instruction]) -> list[tuple[int, ...]]:
+    """The longer dimensions of what blocks of the roots part: the results' own, but of those that
+    may be sums over blocks the factors'.
+    """
+    return [
+        dims
+        for root in roots
+        for dims in (summed_dims(root) or map(longer_dims, root.shape.leaves()))
+    ]
+
+
+def summed_dims(root: Instruction) -> list[tuple[int, ...]]:
+    """The leading dimensions of a dot's factors by which it is a sum over blocks, if it is one."""
+    if root.opcode != "dot":
+        return []
+    dims = longer_dims(root.operands[0].shape)
+    leads = (dims[:depth] for depth in range(1, min(DEEPEST, len(dims)) + 1))
+    return [lead for lead in leads if is_summed(root, Block(lead, (1,) * len(lead)))]
 
 
 def longer_dims(shape: Shape) -> tuple[int, ...]:
@@ -169,12 +213,22 @@ def divisors(n: int) -> list[int]:
     return sorted({*low, *(n // d for d in low)})
 
 
-def _pays(found: set[Cut], members: Collection[Instruction], block: Block, between: int) -> bool:
-    """Whether what stays in the cache outweighs what every block has to pack again."""
+def _pays(
+    roots: Collection[Instruction],
+    found: set[Cut],
+    members: Collection[Instruction],
+    block: Block,
+    between: int,
+) -> bool:
+    """Whether what stays in the cache outweighs what every block has to pack again, and the sums
+    over blocks that it reads and writes.
+    """
     rates = COMMON.rates
     saved = 2 * between * (1 / rates.memory_bytes - 1 / rates.cached_bytes)
     packed = sum(_packed_bytes(i, block) for i, _ in found if i in members)
-    return packed / rates.cached_bytes <= saved
+    rows = block.parts(block.depth) // block.parts(block.depth - 1)
+    sums = [root.shape.size_bytes for root in roots if is_summed(root, block)]
+    return (packed + 2 * rows * sum(sums)) / rates.cached_bytes <= saved
 
 
 def _packed_bytes(instruction: Instruction, block: Block) -> int:

@@ -1,36 +1,37 @@
 """Blocking: whether a computation can run block by block along leading dimensions of its values.
 
-    Computation, Block --cut--> the computation of one block, and how each of its operands is cut
+    roots, Block --needed--> every value that a block needs, and how it is cut
 
-A value cut by (a, b) has as its first b - a dimensions the block's `lead[a:b]`, and is cut in them,
-those of one element aside, which are nowhere counted; by (0, 0) it is one that every block reads
-whole. The first len(lead) - 1 sizes of a block are 1, so that its elements are contiguous, and each
-block computes what the whole computation would: an iota over a cut dimension counts from where the
-block starts, which is one more parameter.
+A value cut by (a, b, ..) has as its first dimensions the block's `lead[a]`, `lead[b]`, .., and is
+cut in them, those of one element aside, which are nowhere counted; by () it is one that every block
+reads whole. The first len(lead) - 1 sizes of a block are 1, so that its elements are contiguous,
+and each block computes what the whole computation would: an iota over a cut dimension counts from
+where the block starts. A root may also be a sum over blocks, as the gradients of a product's shared
+factor are: its partial products are added up in the order of the blocks.
 Sources: loop tiling with fusion, as in Halide's compute_at (Ragan-Kelley et al. 2013).
-Does not know: how long anything takes (block_size.py).
+Does not know: how a block's computation is made (block_cutting.py), how long anything takes
+(block_size.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from msgspec import Struct
 
 from hlo.analysis.fusibility import MOVEMENT, is_elementwise
 from hlo.indexing.queries import Steps, steps
 from hlo.ir.computation import Computation
-from hlo.ir.dtype import S32
-from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
+from hlo.ops.contraction import DotAttributes
 from hlo.ops.movement import IotaAttributes
 
 MOST_REPEATED = 4096  # The most elements of a value that every block computes anew.
-Span = tuple[int, int]  # A range of the block's leading dimensions.
+Span = tuple[int, ...]  # Some of the block's leading dimensions, in their order.
 Cut = tuple[Instruction, Span]
-WHOLE: Span = (0, 0)
+WHOLE: Span = ()
 MOST_STARTS = 2**31  # The first dimension that is too large for a start.
 Scope = tuple[Computation | None, Span]  # a fused computation, and how its result is cut
 OUTERMOST: Scope = (None, WHOLE)  # where the roots are
@@ -60,7 +61,12 @@ class Block(Struct, frozen=True):
     @property
     def all(self) -> Span:
         """All leading dimensions."""
-        return 0, len(self.lead)
+        return tuple(range(len(self.lead)))
+
+    @property
+    def outer(self) -> Span:
+        """The leading dimensions but the last, of which blocks have one index each."""
+        return tuple(range(len(self.lead) - 1))
 
     def parts(self, depth: int) -> int:
         """How many parts the first `depth` dimensions have."""
@@ -76,24 +82,15 @@ class Block(Struct, frozen=True):
         if not places:
             return shape
         dims = list(shape.dims)
-        for place, size in zip(places, self.sizes[slice(*span)], strict=True):
-            dims[place] = size
+        for place, dimension in zip(places, span, strict=True):
+            dims[place] = self.sizes[dimension]
         return shape.with_dims(dims)
 
     def places(self, shape: Shape, span: Span) -> tuple[int, ...] | None:
         """Which dimensions of a shape are those of a span; None where it has not got them."""
-        wanted = self.lead[slice(*span)]
+        wanted = tuple(self.lead[d] for d in span)
         places = tuple(d for d, n in enumerate(shape.dims) if n != 1)[: len(wanted)]
         return places if tuple(shape.dims[p] for p in places) == wanted else None
-
-
-class Start(Struct, frozen=True):
-    """A parameter of a block, s32[]: where it begins in a leading dimension."""
-
-    dimension: int
-
-
-Parameter = Cut | Start
 
 
 def needed(
@@ -101,7 +98,7 @@ def needed(
 ) -> set[Cut] | None:
     """Every instruction that a block of the roots needs, and how cut; None where one cannot be
     cut. What is not inside is not looked behind."""
-    found = _Needs(block, inside, _fused_cuts)
+    found = Needs(block, inside, _fused_cuts)
     return found.at[OUTERMOST] if found.all_of(roots, span) else None
 
 
@@ -114,7 +111,7 @@ def _fused_cuts(computation: Computation, span: Span, block: Block) -> Parameter
     """
     facts, key = computation.facts, ("cuts of parameters", span, block.lead)
     if key not in facts:
-        found, scope = _Needs(block, ()), (computation, span)
+        found, scope = Needs(block, ()), (computation, span)
         found.at[scope] = set()
         is_cut = found.all_of([computation.root], span, scope)
         cuts = [(number(p), at) for p, at in found.at[scope] if p.opcode == "parameter"]
@@ -122,7 +119,7 @@ def _fused_cuts(computation: Computation, span: Span, block: Block) -> Parameter
     return facts[key]  # type: ignore[return-value]  # what was put there
 
 
-class _Needs:
+class Needs:
     """What blocks of some roots need, also inside fusions, and inside fusions in them.
 
     A fused computation is gone through once for each span of its result: a fusion that is met has
@@ -146,7 +143,12 @@ class _Needs:
         self, roots: Iterable[Instruction], span: Span, outermost: Scope = OUTERMOST
     ) -> bool:
         """Find all; False where something cannot be cut."""
-        waiting = [(outermost, root, span) for root in roots]
+        waiting: list[tuple[Scope, Instruction, Span]] = []
+        for root in roots:
+            if outermost == OUTERMOST and span == self._block.all and is_summed(root, self._block):
+                waiting += [(outermost, operand, span) for operand in root.operands]
+            else:
+                waiting.append((outermost, root, span))
         while waiting:
             scope, instruction, at = waiting.pop()
             if (instruction, at) in self.at[scope]:
@@ -200,7 +202,7 @@ class _Needs:
 
 def fused_scope(instruction: Instruction, span: Span) -> Scope:
     """What is inside a fusion of which blocks are made; OUTERMOST where nothing is."""
-    if instruction.opcode != "fusion" or span[0] == span[1]:
+    if instruction.opcode != "fusion" or not span:
         return OUTERMOST
     (callee,) = instruction.called_computations()
     return callee, span
@@ -218,7 +220,7 @@ def operand_cuts(instruction: Instruction, span: Span, block: Block) -> list[Cut
         return None
     if not all(_leads(leaf, span, block) for leaf in instruction.shape.leaves()):
         return None
-    if span[0] == span[1]:
+    if not span:
         return [(operand, WHOLE) for operand in instruction.operands]
     if instruction.opcode == "fusion":
         return []
@@ -279,7 +281,7 @@ def _led(instruction: Instruction, span: Span, block: Block) -> Spans | None:
         one = _led_span(own, operand.shape.dims, places)
         if one is None:
             return None
-        found.append(WHOLE if one == WHOLE else (span[0] + one[0], span[0] + one[1]))
+        found.append(tuple(span[place] for place in one))
     return found
 
 
@@ -293,29 +295,28 @@ def _led_span(own: Steps, dims: Sequence[int], places: Sequence[int]) -> Span | 
     moved = [k for k, step in enumerate(kept) if not set(places).isdisjoint(step.dims)]
     if not moved:
         return WHOLE
-    for first in range(len(places)):
-        walked = zip(kept, places[first:], strict=False)
-        count = next(
-            (k for k, (step, place) in enumerate(walked) if not step.is_dim(place)),
-            min(len(kept), len(places) - first),
-        )
-        if count > moved[-1]:
-            return first, first + count
-    return None
+    found: list[int] = []
+    for step in kept:
+        after = range(found[-1] + 1 if found else 0, len(places))
+        place = next((p for p in after if step.is_dim(places[p])), None)
+        if place is None:
+            break
+        found.append(place)
+    return tuple(found) if len(found) > moved[-1] else None
 
 
 def _iota(instruction: Instruction, span: Span, block: Block) -> Spans | None:
-    start = _start(instruction, span, block)
-    return None if start is not None and block.lead[start.dimension] >= MOST_STARTS else []
+    dimension = counted_dimension(instruction, span, block)
+    return None if dimension is not None and block.lead[dimension] >= MOST_STARTS else []
 
 
-def _start(instruction: Instruction, span: Span, block: Block) -> Start | None:
-    """The start that a block of an instruction counts from: of an iota over a cut dimension."""
+def counted_dimension(instruction: Instruction, span: Span, block: Block) -> int | None:
+    """The leading dimension over which a block of an iota counts, from where the block starts."""
     if instruction.opcode != "iota":
         return None
     varies = IotaAttributes.of(instruction.attributes).iota_dimension
     places = block.places(instruction.shape, span) or ()
-    return Start(span[0] + places.index(varies)) if varies in places else None
+    return span[places.index(varies)] if varies in places else None
 
 
 def _contraction(instruction: Instruction, span: Span, block: Block) -> Spans | None:
@@ -324,10 +325,33 @@ def _contraction(instruction: Instruction, span: Span, block: Block) -> Spans | 
     """
     if instruction.attributes.get("sparsity"):
         return None
-    if instruction.opcode == "convolution" and span[1] - span[0] > 1:
+    if instruction.opcode == "convolution" and len(span) > 1:
         return None
     found = _led(instruction, span, block)
     return found if found is not None and found[0] == span else None
+
+
+def is_summed(instruction: Instruction, block: Block) -> bool:
+    """Whether an instruction is a sum of what the blocks along the last cut dimension give.
+
+    dot(x, y) where both begin with the cut dimensions, of which the last is contracted and the
+    others are its batch, in the order in which the result has them: every block adds the product
+    of its parts to the same elements. The type has to hold partial sums as well as whole ones.
+    """
+    if instruction.opcode != "dot" or "sparsity" in instruction.attributes:
+        return False
+    shapes = (instruction.shape, *(o.shape for o in instruction.operands))
+    if not all(map(_is_whole_array, shapes)) or "control-predecessors" in instruction.attributes:
+        return False
+    dims = DotAttributes.of(instruction.attributes).dims
+    sides = ((dims.lhs_batch, dims.lhs_contracting), (dims.rhs_batch, dims.rhs_contracting))
+    found: list[tuple[tuple[int, ...], int]] = []
+    for operand, (batch, depth) in zip(instruction.operands, sides, strict=True):
+        places = block.places(operand.shape, block.all)
+        if places is None or places[-1] not in depth or not set(places[:-1]) <= set(batch):
+            return False
+        found.append((tuple(map(batch.index, places[:-1])), depth.index(places[-1])))
+    return found[0] == found[1] and found[0][0] == block.places(instruction.shape, block.outer)
 
 
 def inner_members(computation: Computation) -> frozenset[Instruction]:
@@ -356,94 +380,3 @@ RULES: dict[str, Rule] = {
     "dot": _contraction,
     "convolution": _contraction,
 }
-
-
-def cut_computation(computation: Computation, block: Block) -> tuple[Computation, list[Parameter]]:
-    """The computation of one block, and its parameters: those of the whole one, cut, and starts.
-
-    Names stay; what is called is cut too. The block has to be one that `needed` accepts.
-    """
-    found = _Needs(block, inner_members(computation))
-    assert found.all_of([computation.root], block.all), f"{computation.name} can be cut"
-    made: dict[Scope, tuple[Computation, list[Parameter]]] = {}
-    pending = [OUTERMOST]
-    while pending:
-        scope = pending[-1]
-        inner = dict.fromkeys(fused_scope(*one) for one in found.at[scope])
-        waiting = [s for s in inner if s != OUTERMOST and s not in made]
-        if waiting:
-            pending += waiting
-            continue
-        pending.pop()
-        if scope not in made:
-            whole, span = (computation, block.all) if scope == OUTERMOST else scope
-            assert whole is not None, "a scope inside"
-            made[scope] = _Cutting(whole, block, made).of(found.at[scope], span)
-    return made[OUTERMOST]
-
-
-class _Cutting:
-    """Makes a computation cut, when all that it calls is."""
-
-    def __init__(
-        self,
-        computation: Computation,
-        block: Block,
-        inside: Mapping[Scope, tuple[Computation, list[Parameter]]],
-    ) -> None:
-        self._computation, self._block, self._inside = computation, block, inside
-        self._made = Computation(computation.name)
-        self._twins: dict[Parameter, Instruction] = {}
-        self._parameters: list[Parameter] = []
-
-    def of(self, found: set[Cut], span: Span) -> tuple[Computation, list[Parameter]]:
-        """found: what the block needs of it; span: how its root is cut."""
-        place = {instruction: n for n, instruction in enumerate(post_order(self._computation))}
-        for one in sorted(found, key=lambda one: (place[one[0]], one[1])):
-            self._twins[one] = self._twin(*one)
-        self._made.root = self._twins[self._computation.root, span]
-        return self._made, self._parameters
-
-    def _twin(self, instruction: Instruction, at: Span) -> Instruction:
-        attributes, cuts = instruction.attributes, operand_cuts(instruction, at, self._block)
-        if instruction.opcode == "parameter":
-            shape = self._block.cut(instruction.shape, at)
-            return self._parameter((instruction, at), shape, instruction.name)
-        if (start := _start(instruction, at, self._block)) is not None:
-            return self._counted(instruction, at, start)
-        assert cuts is not None, f"{instruction.name} can be cut"
-        operands = [self._twins[cut] for cut in cuts]
-        if (inner := fused_scope(instruction, at)) != OUTERMOST:
-            callee, given = self._inside[inner]
-            attributes = {**attributes, "calls": callee}
-            operands = [self._given(instruction, one) for one in given]
-        shape = self._block.cut(instruction.shape, at)
-        return self._made.new(
-            instruction.opcode, shape, operands, attributes, like=instruction, name=instruction.name
-        )
-
-    def _given(self, site: Instruction, parameter: Parameter) -> Instruction:
-        """What a fusion hands to a parameter of its computation."""
-        if isinstance(parameter, Start):
-            return self._started(parameter)
-        return self._twins[site.operands[number(parameter[0])], parameter[1]]
-
-    def _parameter(self, parameter: Parameter, shape: Shape, name: str) -> Instruction:
-        attributes = {"parameter_number": len(self._parameters)}
-        self._parameters.append(parameter)
-        return self._made.new("parameter", shape, (), attributes, name=name)
-
-    def _started(self, start: Start) -> Instruction:
-        if start not in self._twins:
-            self._twins[start] = self._parameter(start, Shape(S32), "start")
-        return self._twins[start]
-
-    def _counted(self, iota: Instruction, at: Span, start: Start) -> Instruction:
-        """convert(iota + broadcast(start))"""
-        cut = self._block.cut(iota.shape, at)
-        counts = cut if cut.dtype is S32 else cut.with_dtype(S32)
-        new = self._made.new
-        first = new("broadcast", counts, [self._started(start)], {"dimensions": ()}, like=iota)
-        count = new("iota", counts, (), iota.attributes, like=iota)
-        total = new("add", counts, [count, first], like=iota)
-        return total if counts == cut else new("convert", cut, [total], like=iota)

@@ -8,26 +8,27 @@ values live, not what is computed. The block that was chosen stands in the fusio
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hlo.analysis.block_size import (
     DEEPEST,
-    KIND,
     LEAST_SAVED_BYTES,
     best_block,
+    is_large,
+    is_worth_a_look,
     longer_dims,
     padded_bytes,
+    summed_dims,
 )
-from hlo.analysis.blocking import Block, can_be_cut, needed
-from hlo.analysis.decisions import Decisions, config_of
-from hlo.analysis.fusibility import is_scalar_constant
+from hlo.analysis.blocking import Block, can_be_cut, is_summed, needed
 from hlo.ir.computation import Computation
-from hlo.ir.graph import clone_instruction, post_order
+from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.ir.shape import Shape
 from hlo.ops.table import OPS
+from hlo.passes.block_call import fused_group, is_block_call, made_by, roots_of
 from hlo.passes.block_order import in_block_order, restored
+from hlo.passes.block_recomputing import recomputed, trimmed
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
 
@@ -35,7 +36,7 @@ MOST_MEMBERS = 32
 Known = dict[tuple[Instruction, tuple[int, ...]], bool]  # what can be cut by itself, by `lead`
 
 
-def block_fusion(module: Module) -> bool:
+def fuse_blocks(module: Module) -> bool:
     """Run chains over large values block by block, so that those values stay in the cache.
 
     From every large value with its consumers, a group grows over further large values. O(edges)
@@ -44,16 +45,13 @@ def block_fusion(module: Module) -> bool:
     changed = False
     left = called_by_ops(module) | wrapped_operations(module)
     for computation in tuple(module.computations):
-        if computation in left or not any(map(_is_worth_a_look, computation.instructions)):
+        if computation in left or not any(map(is_worth_a_look, computation.instructions)):
             continue
         ordered = in_block_order(computation)
-        groups = 0
-        for group, block in _groups(computation):
-            _fuse(module, computation, group, block)
-            groups += 1
-        if groups:
-            computation.reorder(post_order(computation))
+        for found in _groups(computation):
+            fused_group(module, computation, *recomputed(module, computation, *found))
             changed = True
+        trimmed(module, computation)
         restored(computation, ordered)
     return changed
 
@@ -62,22 +60,50 @@ def _groups(computation: Computation) -> Iterator[tuple[list[Instruction], Block
     """Disjoint groups in program order, each found on what the ones before left."""
     taken = set(awaited(computation))  # they stay where others see them end
     order = post_order(computation)
-    place = {instruction: number for number, instruction in enumerate(order)}
     known: Known = {}
     tried: dict[frozenset[Instruction], Block | None] = {}
     for seed in order:
         if seed in taken:
             continue
-        for members in _grown(seed, computation, taken, known):
-            group = sorted(place.keys() & members, key=place.__getitem__)
-            key = frozenset(members)
+        grown = (_convex_part(m, order) for m in _grown(seed, computation, taken, known))
+        for group in sorted(grown, key=len, reverse=True):
+            if seed not in group:
+                continue
+            key = frozenset(group)
             if key not in tried:  # the roots stay the same when others are fused
-                tried[key] = best_block(_roots(group, computation), members)
+                tried[key] = best_block(roots_of(group, computation), group)
             block = tried[key]
-            if block is not None and _is_convex(group):
-                taken |= members
+            if block is not None:
+                group, block = _with_readers(group, block, computation, taken, known)
+                taken |= set(group)
                 yield group, block
+                order = post_order(computation)
                 break
+
+
+def _with_readers(
+    group: list[Instruction],
+    block: Block,
+    computation: Computation,
+    taken: set[Instruction],
+    known: Known,
+) -> tuple[list[Instruction], Block]:
+    """The group and what else reads large values of the block calls that it reads, where that can
+    be cut as well: so nobody else may need them.
+    """
+    region, order = _Region(block, computation, taken, known), post_order(computation)
+    made = dict.fromkeys(made_by(o) for member in group for o in member.operands)
+    given = [v for call in made if is_block_call(call) for v in (call, *call.users) if is_large(v)]
+    larger = list(group)
+    for reader in dict.fromkeys(u for value in given for u in value.users):
+        if reader not in larger and region.joins(reader):
+            found = _convex_part({*larger, reader}, order)
+            larger = found if len(found) > len(larger) else larger
+    if len(group) < len(larger) <= MOST_MEMBERS:
+        other = best_block(roots_of(larger, computation), larger)
+        if other is not None and other.lead == block.lead:
+            return larger, other
+    return group, block
 
 
 def _grown(
@@ -142,17 +168,18 @@ class _Region:
         waiting = [seed]
         while waiting:
             one = waiting.pop()
-            if one in members or not self._joins(one):
+            if one in members or not self.joins(one):
                 continue
             members.add(one)
             if len(members) > MOST_MEMBERS:
                 return set()
-            waiting += [o for o in one.operands if _is_large(o) or o.shape.is_tuple]
-            if _is_large(one) or one.shape.is_tuple:
+            waiting += [o for o in one.operands if is_large(o) or o.shape.is_tuple]
+            is_sum = is_summed(one, self._block)
+            if (is_large(one) or one.shape.is_tuple) and not is_sum:
                 waiting += one.users
         return members
 
-    def _joins(self, instruction: Instruction) -> bool:
+    def joins(self, instruction: Instruction) -> bool:
         """Whether the instruction, or what names one of several results of, can be cut by itself;
         of several results all are named.
         """
@@ -171,18 +198,13 @@ class _Region:
         return self._known[key]
 
 
-def _is_worth_a_look(instruction: Instruction) -> bool:
-    return _is_large(instruction) or padded_bytes(instruction) >= LEAST_SAVED_BYTES
-
-
-def _is_large(instruction: Instruction) -> bool:
-    return instruction.shape.is_array and instruction.shape.size_bytes >= LEAST_SAVED_BYTES
-
-
 def _is_between(instruction: Instruction, computation: Computation) -> bool:
-    """Whether the value is large, computed here and of use here only."""
+    """Whether the value is large, computed here and of use here only; not a sum over blocks, which
+    is there when all blocks are done.
+    """
     return (
-        _is_large(instruction)
+        is_large(instruction)
+        and not summed_dims(instruction)
         and instruction is not computation.root
         and bool(instruction.users)
         and instruction.opcode not in ("parameter", "constant")
@@ -193,7 +215,7 @@ def _may_join(instruction: Instruction, taken: set[Instruction]) -> bool:
     """Whether the instruction has a kernel that can run on blocks."""
     if instruction in taken or "control-predecessors" in instruction.attributes:
         return False
-    if instruction.opcode == "fusion" and instruction.attributes.get("kind") == KIND:
+    if is_block_call(instruction):
         return False
     if instruction.opcode == "get-tuple-element":
         return instruction.operands[0].opcode == "fusion"
@@ -201,72 +223,17 @@ def _may_join(instruction: Instruction, taken: set[Instruction]) -> bool:
     return not is_moved and can_be_cut(instruction)
 
 
-def _roots(group: list[Instruction], computation: Computation) -> list[Instruction]:
-    """The members that something outside wants."""
-    inside = set(group)
-    return [i for i in group if i is computation.root or not inside.issuperset(i.users)]
-
-
-def _is_convex(group: list[Instruction]) -> bool:
-    """Whether nothing outside needs a member and is needed by another one, in the computation as it
-    stands: of a group that is a fusion by now, what takes one result needs all operands. O(edges).
+def _convex_part(members: set[Instruction], order: Sequence[Instruction]) -> list[Instruction]:
+    """The members, in order, that need nothing from outside which needs a member: all of them where
+    the group can run at once. O(edges).
     """
-    inside = set(group)
-    waiting = [o for member in group for o in member.operands if o not in inside]
-    seen = set(waiting)
-    while waiting:
-        for operand in waiting.pop().operands:
-            if operand in inside:
-                return False
-            if operand not in seen:
-                seen.add(operand)
-                waiting.append(operand)
-    return True
-
-
-def _fuse(module: Module, computation: Computation, group: list[Instruction], block: Block) -> None:
-    """Make the group a called computation, to be run by such blocks."""
-    roots = _roots(group, computation)
-    body = Computation("blocked_computation", execution_thread=computation.execution_thread)
-    twins: dict[Instruction, Instruction] = {}
-    operands: list[Instruction] = []
-    copied: list[Instruction] = []
-    for member in group:
-        for operand in member.operands:
-            if operand in twins:
-                continue
-            if is_scalar_constant(operand):
-                copied.append(operand)
-                twins[operand] = body.adopt(clone_instruction(operand, ()))
-                continue
-            number = len(operands)
-            operands.append(operand)
-            twins[operand] = body.new(
-                "parameter", operand.shape, (), {"parameter_number": number}, name=f"param_{number}"
-            )
-        inner = tuple(twins[o] for o in member.operands)
-        twins[member] = body.adopt(clone_instruction(member, inner))
-    results = [twins[root] for root in roots]
-    whole = Shape.tuple(r.shape for r in results)
-    body.root = results[0] if len(results) == 1 else body.new("tuple", whole, results)
-    module.adopt(body)
-    module.computations.remove(body)  # callees stand before their callers
-    module.computations.insert(module.computations.index(computation), body)
-    said = config_of(Decisions(block=block.sizes))
-    call = computation.new(
-        "fusion", body.root.shape, operands,
-        {"kind": KIND, "calls": body, "backend_config": said}, like=roots[-1],
-        name="blocked_fusion",
-    )  # fmt: skip
-    for k, root in enumerate(roots):
-        part = call
-        if len(roots) > 1:
-            part = computation.new(
-                "get-tuple-element", root.shape, (call,), {"index": k}, like=root
-            )
-        computation.replace_uses(root, part)
-    for member in reversed(group):
-        computation.remove(member)
-    stays = {computation.root, *awaited(computation)}
-    for constant in (o for o in copied if not o.users and o not in stays):
-        computation.remove(constant)
+    group: list[Instruction] = []
+    inside, behind = set[Instruction](), set[Instruction]()
+    for instruction in order:
+        is_late = any(o in behind for o in instruction.operands)
+        if instruction in members and not is_late:
+            group.append(instruction)
+            inside.add(instruction)
+        elif is_late or any(o in inside for o in instruction.operands):
+            behind.add(instruction)
+    return group

@@ -1,11 +1,14 @@
-"""Block order: small operands of dots put into the order in which blocks cut them.
+"""Block order: dots of large values put into the form in which blocks cut them.
 
     dot(x[rows, batch, depth], y) --in_block_order--> dot(transpose(x)[batch, rows, depth], y)
-    those that no block took --restored--> dot(x, y)
+    dot(x, large) --in_block_order--> transpose(dot(large, x))
+    dot(x, y) of bf16, a sum over blocks --in_block_order--> convert(dot(x, y) of f32)
+    those that no block took --restored--> as they were
 
 Blocks are contiguous parts of what they read. A product of large scores reads heads that lie side
 by side in every row as one part a head once these are moved, which takes a pass over the operand,
-little beside one over the scores.
+little beside one over the scores. Sums over blocks have a type that holds parts of them as well as
+the whole: dots of narrower types are rounded once.
 """
 
 from __future__ import annotations
@@ -14,7 +17,10 @@ from dataclasses import dataclass
 
 from hlo.analysis.block_size import LEAST_SAVED_BYTES
 from hlo.ir.computation import Computation
+from hlo.ir.dtype import F32
 from hlo.ir.instruction import Attributes, Instruction
+from hlo.ir.shape import Shape
+from hlo.ops.contraction import DotAttributes
 from hlo.passes.patterns.matching import ints, is_plain
 
 LEAST_RATIO = 4  # Of the bytes of the largest of the three to those of the operand that is moved.
@@ -23,17 +29,22 @@ Dims = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Dots whose operands were moved, by what their attributes were, and what moves them."""
+    """Dots whose operands were moved, by what their attributes were, and what moves them; those
+    that became others, by what makes the same of them, their shapes and attributes.
+    """
 
     dots: dict[Instruction, Attributes]
     moved: dict[tuple[Instruction, Dims], Instruction]
+    ends: dict[Instruction, tuple[Instruction, Shape, Attributes]]
 
 
 def in_block_order(computation: Computation) -> Ordered:
     """Move operands of dots over large values where blocks could not cut them as they lie."""
-    ordered = Ordered({}, {})
+    ordered = Ordered({}, {}, {})
     for dot in computation.instructions:
         if dot.opcode == "dot" and _largest(dot) >= LEAST_SAVED_BYTES and is_plain(dot.shape):
+            _exchange(computation, dot, ordered)
+            _widen(computation, dot, ordered)
             for number in range(2):
                 _order(computation, dot, number, ordered)
     return ordered
@@ -50,17 +61,79 @@ def restored(computation: Computation, ordered: Ordered) -> None:
     for transpose in moves:
         if not transpose.users:
             computation.remove(transpose)
+    for dot, (end, shape, attributes) in ordered.ends.items():
+        if dot in computation:
+            if end.opcode == "transpose":
+                computation.set_operands(dot, reversed(dot.operands))
+            computation.set_attributes(dot, attributes)
+            dot.shape = shape
+            computation.replace_uses(end, dot)
+            computation.remove(end)
 
 
 def _largest(dot: Instruction) -> int:
     return max(shape.size_bytes for shape in (dot.shape, *(o.shape for o in dot.operands)))
 
 
+def _exchange(computation: Computation, dot: Instruction, ordered: Ordered) -> None:
+    """A dot whose large operand is the right one, if rows of that give rows of the result."""
+    left, right = (operand.shape for operand in dot.operands)
+    others = max(left.size_bytes, dot.shape.size_bytes)
+    if others * LEAST_RATIO > right.size_bytes or _is_added_up(dot, 1):
+        return
+    dims = DotAttributes.of(dot.attributes).dims
+    batch, rows = len(dims.lhs_batch), len(dims.lhs_free(left.rank))
+    columns = len(dims.rhs_free(right.rank))
+    sizes, rank = dot.shape.dims, dot.shape.rank
+    shape = dot.shape.with_dims((*sizes[:batch], *sizes[batch + rows :], *sizes[batch:][:rows]))
+    turned = (*range(batch), *range(batch + columns, rank), *range(batch, batch + columns))
+    attributes = dict(dot.attributes)
+    for kind in ("batch", "contracting"):
+        for side, other in (("lhs", "rhs"), ("rhs", "lhs")):
+            attributes.pop(f"{side}_{kind}_dims", None)
+            if found := _dims(dot, other, kind):
+                attributes[f"{side}_{kind}_dims"] = found
+    ends = (dot.shape, dot.attributes)
+    computation.set_operands(dot, reversed(dot.operands))
+    computation.set_attributes(dot, attributes)
+    _end(computation, dot, shape, ("transpose", {"dimensions": turned}), ordered, ends)
+
+
+def _widen(computation: Computation, dot: Instruction, ordered: Ordered) -> None:
+    """A sum over blocks whose type holds less than single floats do."""
+    dtype = dot.shape.dtype
+    if dtype.is_float and dtype.bits < F32.bits and any(_is_added_up(dot, n) for n in range(2)):
+        was = (dot.shape, dot.attributes)
+        _end(computation, dot, dot.shape.with_dtype(F32), ("convert", {}), ordered, was)
+
+
+def _end(
+    computation: Computation,
+    dot: Instruction,
+    shape: Shape,
+    made: tuple[str, Attributes],
+    ordered: Ordered,
+    was: tuple[Shape, Attributes],
+) -> None:
+    """The dot gets another shape, and its users what is made of it."""
+    opcode, attributes = made
+    dot.shape = shape
+    end = computation.new(opcode, was[0], [dot], attributes, like=dot)
+    computation.replace_uses(dot, end)
+    ordered.ends[dot] = (end, *was)
+
+
 def _order(computation: Computation, dot: Instruction, number: int, ordered: Ordered) -> None:
     """Move one operand of a dot, if that has to be and is little."""
     operand, side = dot.operands[number], ("lhs", "rhs")[number]
     batch, depth = (_dims(dot, side, kind) for kind in ("batch", "contracting"))
-    order = _wanted(operand.shape.rank, batch, depth, is_left=number == 0)
+    others = [d for d in range(operand.shape.rank) if d not in (*batch, *depth)]
+    if _is_added_up(dot, 1 - number):
+        order = (*batch, *depth, *others)
+    elif number == 0:
+        order = (*batch, *others, *depth)
+    else:
+        order = (*batch, *(d for d in range(operand.shape.rank) if d not in batch))
     longer = [d for d in order if operand.shape.dims[d] != 1]
     if longer == sorted(longer) or not is_plain(operand.shape):
         return
@@ -80,10 +153,16 @@ def _order(computation: Computation, dot: Instruction, number: int, ordered: Ord
     computation.set_attributes(dot, attributes)
 
 
-def _wanted(rank: int, batch: Dims, depth: Dims, *, is_left: bool) -> Dims:
-    """The batch, then, of a left side, what is not contracted; the others as they stand."""
-    last = depth if is_left else ()
-    return (*batch, *(d for d in range(rank) if d not in (*batch, *last)), *last)
+def _is_added_up(dot: Instruction, number: int) -> bool:
+    """Whether blocks that part the largest operand add up the product: its first dimension beside
+    the batch is contracted.
+    """
+    operand, side = dot.operands[number], ("lhs", "rhs")[number]
+    if operand.shape.size_bytes < _largest(dot):
+        return False
+    batch, depth = (_dims(dot, side, kind) for kind in ("batch", "contracting"))
+    longer = (d for d, n in enumerate(operand.shape.dims) if n != 1 and d not in batch)
+    return next(longer, None) in depth
 
 
 def _dims(dot: Instruction, side: str, kind: str) -> Dims:

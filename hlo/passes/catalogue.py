@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, MutableMapping, Set
 
 from hlo.ops.table import Trait, opcodes
 from hlo.passes.algsimp import algsimp
-from hlo.passes.block_fusion import block_fusion
 from hlo.passes.call_inliner import call_inliner
 from hlo.passes.constant_folding import constant_folding
 from hlo.passes.cse import cse
@@ -23,6 +22,7 @@ from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
 from hlo.passes.fusion_opener import fusion_opener
 from hlo.passes.index_narrower import index_narrower
+from hlo.passes.large_values import block_fusion, mask_skipping, score_order
 from hlo.passes.reduction_operand_transposer import reduction_operand_transposer
 from hlo.passes.reshape_mover import reshape_mover
 from hlo.passes.sharding_remover import sharding_remover
@@ -44,7 +44,9 @@ _COMMON: dict[str, Pass] = {
     "fusion-opener": fusion_opener,
     "index-narrower": index_narrower,
     "reduction-operand-transposer": reduction_operand_transposer,
+    "mask-skipping": mask_skipping,
     "reshape-mover": reshape_mover,
+    "score-order": score_order,
     "sharding-remover": sharding_remover,
     "tuple-simplifier": tuple_simplifier,
 }
@@ -153,6 +155,8 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         "cse",
         "dce",
         "while-loop-interchange",
+        "score-order",
+        "mask-skipping",
         "reduction-operand-transposer",
         "fusion",
         "gate-fusion",
@@ -193,6 +197,9 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("fusion", "block-fusion", "blocks are made of whole kernels"),
     ("fusion", "gate-fusion", "gates are a kernel of their own before they are the product's"),
     ("gate-fusion", "dce", "the computations of what was joined are nobody's"),
+    ("mask-skipping", "fusion", "what a mask leaves out is not seen inside of fusions"),
+    ("score-order", "mask-skipping", "bands are cut of scores in one order"),
+    ("cse", "mask-skipping", "equal masks of scores and their gradients are one value"),
     ("fusion", "tuple-simplifier", "a kernel's results that are packed again are its own tuple"),
     ("fusion", "dce", "computations whose fusions were written out are nobody's"),
     (

@@ -14,18 +14,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from hlo.analysis.block_cutting import CutBody, Parameter, Start, Total, cut_computation
 from hlo.analysis.block_size import block_of
-from hlo.analysis.blocking import (
-    WHOLE,
-    Block,
-    Parameter,
-    Span,
-    Start,
-    cut_computation,
-    number,
-)
+from hlo.analysis.blocking import Block, Span, number
 from hlo.analysis.leaves import leaves_of
 from hlo.analysis.legality import is_contraction
+from hlo.attributes.aliasing import InputAlias
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.functions import PARAMETERS, Data, Function
 from hlo.backend.ir.kernel import NONE_KNOWN, Kernel
@@ -34,7 +28,7 @@ from hlo.backend.ir.records import Alloca
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.loops.schedule import Plan
-from hlo.backend.planning.allocations import AllocationKind
+from hlo.backend.planning.allocations import Allocation, AllocationKind
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.implementations import HostCall, KernelMakers, implementations
 from hlo.backend.planning.packing import aligned
@@ -50,6 +44,7 @@ MOST_CONSTANT_BYTES = 4096
 MOST_SLOTS = 4096  # Addresses in the table of a block, which lies on the stack.
 INTRINSICS = (
     "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+    "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
     "declare i64 @llvm.umin.i64(i64, i64)",
 )
 
@@ -60,9 +55,8 @@ def blocked_kernel(instruction: Instruction, target: Target, makers: KernelMaker
     block = block_of(instruction)
     if block is None:
         return None
-    body, parameters = cut_computation(callee, block)
-    module = Module("block")
-    module.add(body, entry=True)
+    body = cut_computation(callee, block)
+    module = _module_of(body)
     order = schedule(module)
     known = implementations(order, target, lambda i, _: makers(i, NONE_KNOWN))
     if any(isinstance(i, HostCall) for i in known.values()):
@@ -75,10 +69,28 @@ def blocked_kernel(instruction: Instruction, target: Target, makers: KernelMaker
     }
     if sum(c.size for c in constants) > MOST_CONSTANT_BYTES or len(program.table) > MOST_SLOTS:
         return None
-    made = _BlockLoop(instruction, block, parameters, program).kernel(target.machine.rates)
+    made = _BlockLoop(instruction, block, body, program).kernel(target.machine.rates)
     sizes = " x ".join(map(str, block.sizes))
-    lines = (f"{block.count} blocks of {sizes}, each through all functions",)
-    return target.shown(made, lambda: Plan(lines))
+    lines = [f"{block.count} blocks of {sizes}, each through all functions"]
+    if body.has_totals:
+        lines.append(f"{block.count // made.units} in a row of a unit add up sums over blocks")
+    return target.shown(made, lambda: Plan(tuple(lines)))
+
+
+def _module_of(body: CutBody) -> Module:
+    """The block's program: sums are added to where they lie."""
+    module = Module("block")
+    module.add(body.computation, entry=True)
+    totals = {p: n for n, p in enumerate(body.parameters) if isinstance(p, Total)}
+    several = len(body.results) > 1
+    aliases = [
+        InputAlias((leaf,) if several else (), totals[total], ())
+        for leaf, total in enumerate(body.results)
+        if isinstance(total, Total)
+    ]
+    if aliases:
+        module.attributes = {**module.attributes, "input_output_alias": tuple(aliases)}
+    return module
 
 
 def _is_plain(step: Step) -> bool:
@@ -98,12 +110,12 @@ class _BlockSlice(Struct, frozen=True):
 
 
 def _index(span: Span) -> str:
-    return f"index{span[0]}_{span[1]}"
+    return "index" + "_".join(map(str, span))
 
 
 def _along(start: Start) -> Span:
     """The span of a start's dimension alone."""
-    return start.dimension, start.dimension + 1
+    return (start.dimension,)
 
 
 def _counted_from(start: Start) -> Value:
@@ -118,20 +130,15 @@ class _BlockLoop:
     """Writes the loop over blocks."""
 
     def __init__(
-        self, instruction: Instruction, block: Block, parameters: list[Parameter], program: Program
+        self, instruction: Instruction, block: Block, body: CutBody, program: Program
     ) -> None:
-        self.instruction, self.block, self.program = instruction, block, program
-        self.spans: dict[Span, None] = {}
+        self.instruction, self.block, self.body, self.program = instruction, block, body, program
+        self.spans: dict[Span, None] = {block.all: None}
         operands = [len(leaves_of(o.shape)) for o in instruction.operands]
         assert all(count == 1 for count in operands), "operands are arrays"
-        self.arguments = [self._argument(parameter) for parameter in parameters]
-        results = leaves_of(instruction.shape)
-        rows, self.spans[block.all] = math.prod(block.lead), None
-        self.results = [
-            _BlockSlice(len(operands) + n, shape.size_bytes // rows, _index(block.all))
-            for n, shape in enumerate(results)
-        ]
-        self.buffers = len(operands) + len(results)
+        self.buffers = len(operands) + len(leaves_of(instruction.shape))
+        self.arguments = [self._argument(parameter) for parameter in body.parameters]
+        self.results = [self._result(result) for result in body.results]
         self.names = [symbol(k) for k in program.kernels]
         self.globals: list[Data] = []
         self.w = Writer()
@@ -142,13 +149,27 @@ class _BlockLoop:
         if isinstance(parameter, Start):
             self.spans[_along(parameter)] = None
             return parameter
+        if isinstance(parameter, Total):
+            return self._result(parameter)
         instruction, span = parameter
-        buffer = number(instruction)
-        if span == WHOLE:
+        return self._slice(number(instruction), instruction.shape.size_bytes, span)
+
+    def _result(self, result: int | Total) -> _BlockSlice:
+        leaf, span = (
+            (result.leaf, self.block.outer)
+            if isinstance(result, Total)
+            else (result, self.block.all)
+        )
+        size = leaves_of(self.instruction.shape)[leaf].size_bytes
+        return self._slice(len(self.instruction.operands) + leaf, size, span)
+
+    def _slice(self, buffer: int, size_bytes: int, span: Span) -> _BlockSlice:
+        """The part of a buffer that a block has by a span."""
+        elements = math.prod(self.block.lead[d] for d in span)
+        if elements == 1:
             return _BlockSlice(buffer, 0, "")
         self.spans[span] = None
-        elements = math.prod(self.block.lead[span[0] : span[1]])
-        return _BlockSlice(buffer, instruction.shape.size_bytes // elements, _index(span))
+        return _BlockSlice(buffer, size_bytes // elements, _index(span))
 
     def kernel(self, rates: Rates) -> Kernel:
         program = self.program
@@ -158,7 +179,7 @@ class _BlockLoop:
         moved, flops = self._weight(rates)
         return Kernel(
             Function(records=self.w.records),
-            self.block.count,
+            self.units,
             (*declared, *INTRINSICS),
             tuple(self.globals),
             scratch_bytes=max(64, aligned(program.plan.arena_bytes) + program.scratch_bytes),
@@ -167,6 +188,16 @@ class _BlockLoop:
             functions=tuple(own.values()),
             is_glue=True,
         )
+
+    @property
+    def row(self) -> int:
+        """Blocks of a unit: all along the last dimension where they add up sums."""
+        block = self.block
+        return block.count // block.parts(block.depth - 1) if self.body.has_totals else 1
+
+    @property
+    def units(self) -> int:
+        return self.block.count // self.row
 
     def _write(self) -> None:
         """for block in [begin, end): the table's moving entries, then the steps."""
@@ -183,6 +214,9 @@ class _BlockLoop:
             slot = n.address(f"slot{k}", buffers, w.int(k), "ptr")
             self.bases.append(n.load(f"base{k}", "ptr", slot))
         moving = self._fill_table()
+        if self.row > 1:
+            begin = n.binary("first.block", "mul", begin, w.int(self.row))
+            end = n.binary("last.block", "mul", end, w.int(self.row))
         w.branch("test")
         w.label("test")
         block = w.phi("i64", (begin, "start"), (following, "latch"), name="%block").value
@@ -193,8 +227,10 @@ class _BlockLoop:
             self._store_start(start)
         for place, part in moving:
             self._store_address(place, part)
+        if self.body.has_totals:
+            self._clear_totals()
         for k, step in enumerate(self.program.steps):
-            self._step(k, step)
+            self._in_turn(k, step)
         w.branch("latch")
         w.label("latch")
         n.binary("next", "add", block, w.int(1))
@@ -211,14 +247,18 @@ class _BlockLoop:
         inner = n.binary("inner", "urem", block, each)
         start = n.binary("first", "mul", inner, w.int(sizes[-1]))
         begun = n.call("begun", "i64", "llvm.umin.i64", start, w.int(lead[-1] - sizes[-1]))
-        for first, last in self.spans:
-            name, end = _index((first, last)), min(last, depth - 1)
-            behind = w.int(math.prod(lead[end : depth - 1]))
-            part = n.binary(f"{name}.behind", "udiv", outer, behind)
-            part = n.binary(f"{name}.part", "urem", part, w.int(math.prod(lead[first:end])))
-            scale = w.int(lead[-1] if last == depth else 1)
-            times = n.binary(f"{name}.times", "mul", part, scale)
-            n.binary(name, "add", times, begun if last == depth else w.int(0))
+        own = [
+            n.binary(f"part{d}", "urem", n.binary(f"behind{d}", "udiv", outer, w.int(b)), w.int(k))
+            for d, k in enumerate(lead[: depth - 1])
+            for b in (math.prod(lead[d + 1 : depth - 1]),)
+        ]
+        for span in self.spans:
+            index = w.int(0)
+            for d in span:
+                name = f"{_index(span)}.to{d}"
+                index = n.binary(f"{name}.times", "mul", index, w.int(lead[d]))
+                index = n.binary(name, "add", index, begun if d == depth - 1 else own[d])
+            n.binary(_index(span), "add", index, w.int(0))
 
     def _fill_table(self) -> list[tuple[int, _BlockSlice]]:
         """Fills the table before the loop; what is filled for every block: slots and parts."""
@@ -253,9 +293,14 @@ class _BlockLoop:
 
     def _store_address(self, slot: int, part: _BlockSlice) -> None:
         """Where a block's part of a buffer begins."""
+        self._store(slot, self._address(f"at{slot}", part))
+
+    def _address(self, name: str, part: _BlockSlice) -> Value:
+        if not part.stride:
+            return self.bases[part.buffer]
         n, index = self.named, Value(f"%{part.index}", "i64")
-        offset = n.binary(f"offset{slot}", "mul", index, self.w.int(part.stride))
-        self._store(slot, n.address(f"at{slot}", self.bases[part.buffer], offset, "i8"))
+        offset = n.binary(f"{name}.offset", "mul", index, self.w.int(part.stride))
+        return n.address(name, self.bases[part.buffer], offset, "i8")
 
     def _store_start(self, start: Start) -> None:
         """Where a block begins in one dimension, as its kernels read it."""
@@ -274,6 +319,57 @@ class _BlockLoop:
         text = f'@{name} = private unnamed_addr constant {kind} c"{written}", align 64'
         self.globals.append(Data(name, text))
         return Value(f"@{name}", "ptr")
+
+    def _clear_totals(self) -> None:
+        """At the first block of a row: sums over blocks begin at zero."""
+        w, n = self.w, self.named
+        is_first = n.compare("is.first", "icmp eq", Value("%inner", "i64"), w.int(0))
+        w.branch_if(is_first, "clear", "cleared")
+        w.label("clear")
+        totals = {r.leaf: r for r in self.body.results if isinstance(r, Total)}
+        for leaf, total in totals.items():
+            part = self._result(total)
+            address = self._address(f"total{leaf}", part)
+            size = leaves_of(self.instruction.shape)[leaf].size_bytes
+            w.fill_bytes(address, 0, size // self.block.parts(self.block.depth - 1))
+        w.branch("cleared")
+        w.label("cleared")
+
+    def _in_turn(self, number: int, step: Step) -> None:
+        """A step; what not every block runs, where the block is the last of its row, or is not."""
+        in_last = self._turn(step)
+        if in_last is None:
+            self._step(number, step)
+            return
+        w, n = self.w, self.named
+        compared = n.compare(
+            f"turn{number}", f"icmp {'eq' if in_last else 'ne'}",
+            Value("%inner", "i64"), w.int(self.row - 1),
+        )  # fmt: skip
+        w.branch_if(compared, f"in.turn{number}", f"behind{number}")
+        w.label(f"in.turn{number}")
+        self._step(number, step)
+        w.branch(f"behind{number}")
+        w.label(f"behind{number}")
+
+    def _turn(self, step: Step) -> bool | None:
+        """Whether the last block of a row runs a step, or all others do; None: all do."""
+        if isinstance(step, CopyStep):
+            allocation = self._allocation(step.target)
+            if allocation is None or allocation.kind is not AllocationKind.DONATED:
+                return None
+            total = self.body.parameters[allocation.index]
+            assert isinstance(total, Total), "only sums lie where their results do"
+            return total.in_last
+        if isinstance(step, BranchStep):
+            (step,) = step.branches[0]
+        assert isinstance(step, KernelStep), "steps of a block are plain"
+        return self.body.turns.get(step.instruction)
+
+    def _allocation(self, slot: int) -> Allocation | None:
+        """What a slot of the table holds; None: scratch memory."""
+        number = self.program.table[slot - HEADER_SLOTS]
+        return self.program.plan.allocations[number] if number >= 0 else None
 
     def _step(self, number: int, step: Step) -> None:
         w, n = self.w, self.named

@@ -1,0 +1,240 @@
+"""Block cutting: the computation of one block, of a computation that can be cut.
+
+    Computation, Block --cut_computation--> CutBody: its instructions, parameters and results
+
+The parameters are those of the whole computation, cut; where a block starts in a dimension over
+which an iota counts; and what earlier blocks have added up to a sum over blocks. Where the last
+block overlaps the one before it, a sum's part of the last block is of its new rows alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct, field
+
+from hlo.analysis.blocking import (
+    OUTERMOST,
+    Block,
+    Cut,
+    Needs,
+    Scope,
+    Span,
+    counted_dimension,
+    fused_scope,
+    inner_members,
+    is_summed,
+    number,
+    operand_cuts,
+)
+from hlo.analysis.leaves import leaves_of
+from hlo.attributes.slices import SliceDim
+from hlo.ir.computation import Computation
+from hlo.ir.dtype import S32
+from hlo.ir.graph import post_order
+from hlo.ir.instruction import Attributes, Instruction
+from hlo.ir.shape import Shape
+
+
+class Start(Struct, frozen=True):
+    """A parameter of a block, s32[]: where it begins in a leading dimension."""
+
+    dimension: int
+
+
+class Total(Struct, frozen=True):
+    """A parameter of a block: what the blocks before have added up to a leaf of the results.
+
+    in_last: whether the sum that reads it is the last block's or all others'; None: every block's.
+    """
+
+    leaf: int
+    in_last: bool | None = None
+
+
+Parameter = Cut | Start | Total
+
+
+class CutBody(Struct, frozen=True, eq=False):
+    """The computation of one block. results: of each leaf of its root, the leaf of the whole
+    computation's that it is a part of, or the sum that it adds to. turns: of what not every block
+    runs, whether the last does.
+    """
+
+    computation: Computation
+    parameters: list[Parameter]
+    results: list[int | Total] = field(default_factory=list)
+    turns: dict[Instruction, bool] = field(default_factory=dict)
+
+    @property
+    def has_totals(self) -> bool:
+        return any(isinstance(p, Total) for p in self.parameters)
+
+
+def cut_computation(computation: Computation, block: Block) -> CutBody:
+    """The computation of one block. Names stay; what is called is cut too. The block has to be one
+    that `needed` accepts.
+    """
+    root = computation.root
+    roots = root.operands if root.opcode == "tuple" else (root,)
+    found = Needs(block, inner_members(computation))
+    assert found.all_of(roots, block.all), f"{computation.name} can be cut"
+    made: dict[Scope, tuple[Computation, list[Parameter]]] = {}
+    pending = _waiting(found, OUTERMOST, made)
+    while pending:
+        scope = pending[-1]
+        if scope not in made and (waiting := _waiting(found, scope, made)):
+            pending += waiting
+            continue
+        pending.pop()
+        if scope not in made:
+            whole, span = scope
+            assert whole is not None, "a scope inside"
+            made[scope] = _Cutting(whole, block, made).of(found.at[scope], span)
+    return _Cutting(computation, block, made).outermost(found.at[OUTERMOST], roots)
+
+
+def _waiting(found: Needs, scope: Scope, made: Mapping[Scope, object]) -> list[Scope]:
+    """The fusions in a scope that are not cut yet."""
+    inner = dict.fromkeys(fused_scope(*one) for one in found.at[scope])
+    return [s for s in inner if s != OUTERMOST and s not in made]
+
+
+class _Cutting:
+    """Makes a computation cut, when all that it calls is."""
+
+    def __init__(
+        self,
+        computation: Computation,
+        block: Block,
+        inside: Mapping[Scope, tuple[Computation, list[Parameter]]],
+    ) -> None:
+        self._computation, self._block, self._inside = computation, block, inside
+        self._made = Computation(computation.name)
+        self._twins: dict[Parameter, Instruction] = {}
+        self._parameters: list[Parameter] = []
+        self._turns: dict[Instruction, bool] = {}
+
+    def of(self, found: set[Cut], span: Span) -> tuple[Computation, list[Parameter]]:
+        """found: what the block needs of it; span: how its root is cut."""
+        self._make(found)
+        self._made.root = self._twins[self._computation.root, span]
+        return self._made, self._parameters
+
+    def outermost(self, found: set[Cut], roots: Sequence[Instruction]) -> CutBody:
+        """The block's computation itself, with sums over blocks among its roots."""
+        self._make(found)
+        made: list[Instruction] = []
+        results: list[int | Total] = []
+        leaf = 0
+        for root in roots:
+            count = len(leaves_of(root.shape))
+            if is_summed(root, self._block):
+                sums = self._sums(root, leaf)
+                made += sums.values()
+                results += sums
+            else:
+                made.append(self._twins[root, self._block.all])
+                results += range(leaf, leaf + count)
+            leaf += count
+        (self._made.root,) = made if len(made) == 1 else (self._tuple(made),)
+        return CutBody(self._made, self._parameters, results, self._turns)
+
+    def _make(self, found: set[Cut]) -> None:
+        place = {instruction: n for n, instruction in enumerate(post_order(self._computation))}
+        for one in sorted(found, key=lambda one: (place[one[0]], one[1])):
+            self._twins[one] = self._twin(*one)
+
+    def _tuple(self, parts: Sequence[Instruction]) -> Instruction:
+        whole = Shape.tuple(part.shape for part in parts)
+        return self._made.new("tuple", whole, parts, like=self._computation.root)
+
+    def _sums(self, dot: Instruction, leaf: int) -> dict[Total, Instruction]:
+        """What each block adds to a sum over blocks; where the last one overlaps the block before
+        it, that one's product is of the rows that are new.
+        """
+        block = self._block
+        factors = [self._twins[operand, block.all] for operand in dot.operands]
+        new = block.lead[-1] % block.sizes[-1]
+        if not new:
+            total = Total(leaf)
+            return {total: self._added(dot, factors, total)}
+        made: dict[Total, Instruction] = {}
+        for total in (Total(leaf, in_last=False), Total(leaf, in_last=True)):
+            if total.in_last:
+                pairs = zip(dot.operands, factors, strict=True)
+                factors = [self._end(whole, factor, new) for whole, factor in pairs]
+                self._turns |= dict.fromkeys(factors, True)
+            made[total] = self._added(dot, factors, total)
+            self._turns[made[total]] = bool(total.in_last)
+        return made
+
+    def _end(self, whole: Instruction, part: Instruction, rows: int) -> Instruction:
+        """slice(part): its last rows along the last cut dimension."""
+        places = self._block.places(whole.shape, self._block.all)
+        assert places is not None, "a factor begins with the cut dimensions"
+        starts, limits = [0] * part.shape.rank, list(part.shape.dims)
+        starts[places[-1]] = limits[places[-1]] - rows
+        kept = part.shape.with_dims(b - a for a, b in zip(starts, limits, strict=True))
+        ranges = tuple(SliceDim(a, b, 1) for a, b in zip(starts, limits, strict=True))
+        return self._made.new("slice", kept, [part], {"slice": ranges}, like=whole)
+
+    def _added(self, dot: Instruction, factors: Sequence[Instruction], total: Total) -> Instruction:
+        """fusion(factors, total), calls={ dot + total }"""
+        shape = self._block.cut(dot.shape, self._block.outer)
+        before = self._parameter(total, shape, "total")
+        operands = (*factors, before)
+        inner = Computation("added")
+        taken = [
+            inner.new("parameter", o.shape, (), {"parameter_number": n})
+            for n, o in enumerate(operands)
+        ]
+        product = inner.new("dot", shape, taken[:2], dot.attributes, like=dot)
+        inner.root = inner.new("add", shape, [product, taken[2]], like=dot)
+        said: Attributes = {"kind": "kOutput", "calls": inner}
+        return self._made.new("fusion", shape, operands, said, like=dot, name=dot.name)
+
+    def _twin(self, instruction: Instruction, at: Span) -> Instruction:
+        attributes, cuts = instruction.attributes, operand_cuts(instruction, at, self._block)
+        if instruction.opcode == "parameter":
+            shape = self._block.cut(instruction.shape, at)
+            return self._parameter((instruction, at), shape, instruction.name)
+        if (dimension := counted_dimension(instruction, at, self._block)) is not None:
+            return self._counted(instruction, at, Start(dimension))
+        assert cuts is not None, f"{instruction.name} can be cut"
+        operands = [self._twins[cut] for cut in cuts]
+        if (inner := fused_scope(instruction, at)) != OUTERMOST:
+            callee, given = self._inside[inner]
+            attributes = {**attributes, "calls": callee}
+            operands = [self._given(instruction, one) for one in given]
+        shape = self._block.cut(instruction.shape, at)
+        return self._made.new(
+            instruction.opcode, shape, operands, attributes, like=instruction, name=instruction.name
+        )
+
+    def _given(self, site: Instruction, parameter: Parameter) -> Instruction:
+        """What a fusion hands to a parameter of its computation."""
+        if isinstance(parameter, Start):
+            return self._started(parameter)
+        assert not isinstance(parameter, Total), "sums over blocks are outermost"
+        return self._twins[site.operands[number(parameter[0])], parameter[1]]
+
+    def _parameter(self, parameter: Parameter, shape: Shape, name: str) -> Instruction:
+        attributes = {"parameter_number": len(self._parameters)}
+        self._parameters.append(parameter)
+        return self._made.new("parameter", shape, (), attributes, name=name)
+
+    def _started(self, start: Start) -> Instruction:
+        if start not in self._twins:
+            self._twins[start] = self._parameter(start, Shape(S32), "start")
+        return self._twins[start]
+
+    def _counted(self, iota: Instruction, at: Span, start: Start) -> Instruction:
+        """convert(iota + broadcast(start))"""
+        cut = self._block.cut(iota.shape, at)
+        counts = cut if cut.dtype is S32 else cut.with_dtype(S32)
+        new = self._made.new
+        first = new("broadcast", counts, [self._started(start)], {"dimensions": ()}, like=iota)
+        count = new("iota", counts, (), iota.attributes, like=iota)
+        total = new("add", counts, [count, first], like=iota)
+        return total if counts == cut else new("convert", cut, [total], like=iota)

@@ -1,0 +1,241 @@
+"""Score region: what is computed of the scores that a mask is laid over.
+
+    select over scores --region_around--> Region: its members, which dimension of each is the
+                                          scores' rows, and which their columns
+
+A member has rows and columns (scores, weights, gradients of both), rows alone (maxima, sums,
+results) or columns alone (gradients of keys and values). What is taken in follows from index maps
+alone. Does not know: what a mask leaves out (skipped_columns.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from hlo.analysis.fusibility import is_elementwise
+from hlo.indexing.queries import kept_dims, steps
+from hlo.ir.instruction import Instruction
+from hlo.ops.contraction import DotAttributes
+from hlo.ops.table import Trait, opcodes
+
+MOST_MEMBERS = 128
+_MOVED = opcodes(Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES)
+
+
+class Roles(Struct, frozen=True):
+    """Which dimension of a value is the rows, and which the columns; None: none is."""
+
+    row: int | None = None
+    column: int | None = None
+
+    @property
+    def has_both(self) -> bool:
+        return self.row is not None and self.column is not None
+
+    @property
+    def has_none(self) -> bool:
+        return self.row is None and self.column is None
+
+
+class Region(Struct, frozen=True, eq=False):
+    """members: in no order. rows, columns: how many."""
+
+    members: dict[Instruction, Roles]
+    rows: int
+    columns: int
+
+    def outputs(self) -> Iterator[Instruction]:
+        """Members that others read, too."""
+        for member in self.members:
+            computation = member.computation
+            is_root = computation is not None and member is computation.root
+            if is_root or any(user not in self.members for user in member.users):
+                yield member
+
+
+def region_around(select: Instruction, roles: Roles) -> Region | None:
+    """All that hangs together with scores through values that have rows and columns, and what leads
+    from it back to it row by row; None where something in it is of another form.
+    """
+    row, column = roles.row, roles.column
+    if row is None or column is None:
+        return None
+    members = {select: roles}
+    ends: dict[Instruction, Roles] = {}
+    waiting = [select]
+    while waiting:
+        one = waiting.pop()
+        found = (_behind(one, members[one]), _before(one, members[one]))
+        if any(part is None for part in found) or len(members) > MOST_MEMBERS:
+            return None
+        for other, roles_there in (pair for part in found for pair in part or ()):
+            known = members if roles_there.has_both else ends
+            if other not in known:
+                known[other] = roles_there
+                if roles_there.has_both:
+                    waiting.append(other)
+            elif known[other] != roles_there:
+                return None
+    if not members.keys().isdisjoint(ends):
+        return None
+    members |= ends
+    members |= _row_values(members)
+    dims = select.shape.dims
+    region = Region(members, dims[row], dims[column])
+    return region if _is_whole(region) else None
+
+
+def operand_roles(instruction: Instruction, number: int, roles: Roles) -> Roles | None:
+    """The roles of an operand's dimensions where the result's are known; None where an operand's
+    dimension is but a part of one.
+    """
+    if not instruction.operands[number].shape.dims:
+        return Roles()
+    walked = steps(instruction, number)
+    if walked is None:
+        return None
+    wanted = [d for d in (roles.row, roles.column) if d is not None]
+    if any(d in step.dims and not step.is_dim(d) for step in walked for d in wanted):
+        return None
+    places = {d: e for e, step in enumerate(walked) for d in wanted if step.is_dim(d)}
+    row, column = (None if d is None else places.get(d) for d in (roles.row, roles.column))
+    return Roles(row, column)
+
+
+def result_roles(user: Instruction, number: int, roles: Roles) -> Roles | None:
+    """The roles of a user's dimensions where an operand's are known; None where a dimension is
+    neither one of the result nor summed up.
+    """
+    walked, kept = steps(user, number), kept_dims(user, number)
+    if walked is None:
+        return None
+    found: list[int | None] = []
+    for e in (roles.row, roles.column):
+        if e is not None and kept[e] is None and (walked[e].dims or not walked[e].is_reduced):
+            return None
+        found.append(None if e is None else kept[e])
+    return Roles(*found)
+
+
+def factor_roles(dot: Instruction, number: int, members: dict[Instruction, Roles]) -> Roles | None:
+    """The roles of a factor's dimensions: of those that the result has, and of contracted ones that
+    the other factor's tell.
+    """
+    own = operand_roles(dot, number, members[dot])
+    other = dot.operands[1 - number]
+    if own is None or other not in members:
+        return own
+    dims = DotAttributes.of(dot.attributes).dims
+    sides = (dims.lhs_contracting, dims.rhs_contracting)
+    pairs = dict(zip(sides[1 - number], sides[number], strict=True))
+    of_other = members[other]
+    row = own.row if own.row is not None else pairs.get(_or(of_other.row))
+    column = own.column if own.column is not None else pairs.get(_or(of_other.column))
+    return Roles(row, column)
+
+
+def _or(dimension: int | None) -> int:
+    return -1 if dimension is None else dimension
+
+
+def _is_known(instruction: Instruction) -> bool:
+    """Whether there is a rule for an instruction."""
+    if "control-predecessors" in instruction.attributes or instruction.shape.is_dynamic:
+        return False
+    if instruction.opcode == "reduce" and len(instruction.operands) != 2:
+        return False
+    if instruction.opcode == "dot" and "sparsity" in instruction.attributes:
+        return False
+    if instruction.opcode in ("reduce", "dot") or instruction.opcode == "iota":
+        return True
+    return moves_elements(instruction) or is_elementwise(instruction)
+
+
+def moves_elements(instruction: Instruction) -> bool:
+    """Whether each element is one of the operand's, and each of the operand's one or several."""
+    return instruction.opcode in _MOVED or instruction.opcode == "copy"
+
+
+Found = list[tuple[Instruction, Roles]]
+
+
+def _behind(one: Instruction, roles: Roles) -> Found | None:
+    """The operands with rows and columns that there is a rule for."""
+    found: Found = []
+    for number, operand in enumerate(one.operands):
+        there = operand_roles(one, number, roles)
+        if there is None:
+            return None
+        if there.has_both and _is_known(operand):
+            found.append((operand, there))
+    return found
+
+
+def _before(one: Instruction, roles: Roles) -> Found | None:
+    """All users; None where one of them has no rule, or neither rows nor columns."""
+    computation = one.computation
+    if computation is None or one is computation.root:
+        return None
+    found: Found = []
+    for user in one.users:
+        if not _is_known(user):
+            return None
+        for number, operand in enumerate(user.operands):
+            there = result_roles(user, number, roles) if operand is one else Roles()
+            if there is None or (operand is one and there.has_none):
+                return None
+            if operand is one:
+                found.append((user, there))
+    return found
+
+
+def _row_values(members: dict[Instruction, Roles]) -> dict[Instruction, Roles]:
+    """What leads from members' rows to members again, element by element."""
+    made: dict[Instruction, Roles] = {}
+    waiting = [m for m, roles in members.items() if roles.column is None]
+    while waiting and len(made) < MOST_MEMBERS:
+        one = waiting.pop()
+        roles = made.get(one) or members[one]
+        for user in one.users:
+            if user in members or user in made or not _is_known(user) or user.opcode == "dot":
+                continue
+            there = result_roles(user, user.operands.index(one), roles)
+            if there is None or there.row is None:
+                continue
+            others = [operand_roles(user, n, there) for n in range(len(user.operands))]
+            if None not in others:
+                made[user] = there
+                waiting.append(user)
+    used: set[Instruction] = set()
+    for one in reversed(made):  # users come behind what they read
+        if any(u in used or (u in members and members[u].has_both) for u in one.users):
+            used.add(one)
+    waiting = list(used)
+    while waiting:  # those that were met early have users that were met late
+        for operand in waiting.pop().operands:
+            if operand in made and operand not in used:
+                used.add(operand)
+                waiting.append(operand)
+    return {one: made[one] for one in used}
+
+
+def _is_whole(region: Region) -> bool:
+    """Whether columns alone are read by no member, and all members' operands have roles."""
+    members = region.members
+    for member, roles in members.items():
+        for number, operand in enumerate(member.operands):
+            found = (
+                factor_roles(member, number, members)
+                if member.opcode == "dot"
+                else operand_roles(member, number, roles)
+            )
+            if found is None:
+                return False
+            known = members.get(operand)
+            if known is None:
+                continue
+            if known.row is None or (found.row is not None and found.row != known.row):
+                return False
+    return True

@@ -1,0 +1,55 @@
+"""Large values: the passes about what no cache holds.
+
+Few programs have any, and what these passes know of them takes a while to import: so it is, when
+there are some.
+"""
+
+from __future__ import annotations
+
+from hlo.analysis.block_size import LEAST_SCORES_BYTES, is_worth_a_look
+from hlo.ir.module import Module
+
+
+def block_fusion(module: Module) -> bool:
+    """Run chains over large values block by block, so that those values stay in the cache.
+
+    From every large value with its consumers, a group grows over further large values
+    (block_fusion.py). O(edges) for each of them.
+    """
+    if not any(is_worth_a_look(i) for c in module.computations for i in c.instructions):
+        return False
+    from hlo.passes.block_fusion import fuse_blocks
+
+    return fuse_blocks(module)
+
+
+def score_order(module: Module) -> bool:
+    """Put scores of grouped heads, laid out in several orders, into one (score_order.py).
+
+    O(instructions) for each large product.
+    """
+    if not _has_scores(module):
+        return False
+    from hlo.passes.score_order import order_scores
+
+    return order_scores(module)
+
+
+def mask_skipping(module: Module) -> bool:
+    """Leave out scores of which a mask shows that nothing comes of them (mask_skipping.py).
+
+    O(instructions) for each select over large scores.
+    """
+    if not _has_scores(module):
+        return False
+    from hlo.passes.mask_skipping import skip_masked_scores
+
+    return skip_masked_scores(module)
+
+
+def _has_scores(module: Module) -> bool:
+    return any(
+        i.opcode == "dot" and i.shape.is_array and i.shape.size_bytes >= LEAST_SCORES_BYTES
+        for computation in module.computations
+        for i in computation.instructions
+    )

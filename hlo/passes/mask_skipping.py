@@ -1,0 +1,252 @@
+"""Mask skipping: scores that a mask of counted rows and columns leaves out are not computed.
+
+    scores, masked --> for each of some bands of rows: the scores of the columns that it sees;
+    results = conditional(guards hold, bands put together, all scores)
+
+A causal attention's first rows see few columns; what is left out comes to exact zeros in whatever
+is summed up, as analysis/skipped_columns.py proves under guards that a run checks: values of
+ordinary size, row maxima far above the mask's number. Where they do not hold (an infinity in the
+values, a row that sees nothing), all is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from hlo.analysis.block_size import LEAST_SCORES_BYTES
+from hlo.analysis.score_region import Region, Roles, region_around
+from hlo.analysis.skipped_columns import Guard, Span, is_masked, skipped
+from hlo.ir.computation import Computation
+from hlo.ir.dtype import PRED
+from hlo.ir.graph import clone_instruction, post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.ir.shape import Shape
+from hlo.ops.making import make
+from hlo.passes.fusion import called_by_ops
+from hlo.passes.liveness import awaited, wrapped_operations
+from hlo.passes.loop_making import adopted, element, new_computation, parameter, reducer
+from hlo.passes.mask_bands import Band, held, joined, summed
+
+LEAST_ROWS = 256  # Of a band, so that its blocks are as long as those of the whole.
+MOST_BANDS = 4  # Four leave out 3/8 of a triangle's square; each is compiled by itself.
+STRIPS = 16  # Parts of the columns of which bands take whole ones.
+MOST_SEEN = 0.875  # Of the scores; bands that see more are not worth it.
+
+
+def skip_masked_scores(module: Module) -> bool:
+    """Leave out scores of which a mask shows that nothing comes of them.
+
+    O(instructions) for each select over large scores.
+    """
+    changed = False
+    left = called_by_ops(module) | wrapped_operations(module) | _branches(module)
+    for computation in tuple(module.computations):
+        if computation in left:
+            continue
+        for select in computation.instructions:
+            if select.opcode != "select" or select not in computation:
+                continue
+            if (found := _bands(select)) is not None and not _is_awaited(found[0], computation):
+                _Skipping(module, computation, *found).apply()
+                changed = True
+                break  # what is left of it has been looked at
+    return changed
+
+
+def _branches(module: Module) -> set[Computation]:
+    return {
+        callee
+        for c in module.computations
+        for i in c.instructions
+        if i.opcode == "conditional"
+        for callee in i.called_computations()
+    }
+
+
+def _is_awaited(region: Region, computation: Computation) -> bool:
+    return not region.members.keys().isdisjoint(awaited(computation))
+
+
+Bands = list[tuple[Span, frozenset[Guard]]]
+
+
+def _bands(select: Instruction) -> tuple[Region, Bands] | None:
+    """The region of masked scores and its bands, with what each asks for; None: none that pay."""
+    shape = select.shape
+    if not shape.is_array or shape.size_bytes < LEAST_SCORES_BYTES or not shape.dtype.is_float:
+        return None
+    *others, column = [d for d, n in enumerate(shape.dims) if n != 1]
+    for row in reversed(others):
+        roles = Roles(row, column)
+        count = min(MOST_BANDS, shape.dims[row] // LEAST_ROWS)
+        alone = Region({select: roles}, shape.dims[row], shape.dims[column])
+        if count < 2 or not _seen(select, alone, count):
+            continue
+        region = region_around(select, roles)
+        if region is None:
+            return None
+        found: Bands = []
+        for span in _seen(select, region, count) or ():
+            guards = _guards(region, span)
+            if guards is None:
+                return None
+            found.append((span, guards))
+        return region, found
+    return None
+
+
+def _seen(select: Instruction, region: Region, count: int) -> list[Span] | None:
+    """What each band of rows sees, if that is little enough."""
+    strip = -(-region.columns // STRIPS)
+    starts = [*range(0, region.columns, strip), region.columns]
+    size = -(-region.rows // count)
+    bands: list[Span] = []
+    for first in range(0, region.rows, size):
+        last = min(first + size, region.rows)
+        masked = [is_masked(select, region, Span(first, last, a, b)) for a, b in pairwise(starts)]
+        if all(masked):
+            return None
+        begin = masked.index(False)
+        end = len(masked) - masked[::-1].index(False)
+        bands.append(Span(first, last, starts[begin], starts[end]))
+    area = sum((b.last - b.first) * (b.end - b.start) for b in bands)
+    return bands if area <= MOST_SEEN * region.rows * region.columns else None
+
+
+def _guards(region: Region, seen: Span) -> frozenset[Guard] | None:
+    """What has to hold for the columns beside those that a band sees to count for nothing."""
+    found: frozenset[Guard] = frozenset()
+    beside = ((0, seen.start), (seen.end, region.columns))
+    for start, end in beside:
+        if start < end:
+            asked = skipped(region, Span(seen.first, seen.last, start, end))
+            if asked is None:
+                return None
+            found |= asked
+    return found
+
+
+class _Skipping:
+    """Puts bands in the place of a region."""
+
+    def __init__(
+        self, module: Module, computation: Computation, region: Region, bands: Bands
+    ) -> None:
+        self._module, self._computation, self._region = module, computation, region
+        self._bands = [(Band(region, span), guards) for span, guards in bands]
+        self._order = [i for i in post_order(computation) if i in region.members]
+        self._levels = self._found_levels()
+        like = self._order[0]
+        self._all_of = reducer(module, like, "and", Shape.array(PRED, ()))
+
+    def apply(self) -> None:
+        """Level by level: what is outside of the region and inside of it again comes later."""
+        levels, outputs = self._levels, list(self._region.outputs())
+        for level in sorted({levels[member] for member in self._order}):
+            for member in self._order:
+                if levels[member] == level:
+                    for band, _ in self._bands:
+                        band.copy(member)
+            if given := [o for o in outputs if levels[o] == level]:
+                self._check(given, level)
+        for member in reversed(self._order):
+            if not member.users and member is not self._computation.root:
+                self._computation.remove(member)
+        self._computation.reorder(post_order(self._computation))
+
+    def _found_levels(self) -> dict[Instruction, int]:
+        """How often what a value is made from leaves the region and comes back."""
+        levels: dict[Instruction, int] = {}
+        members = self._region.members
+        for one in post_order(self._computation):
+            found = 0
+            for operand in one.operands:
+                leaves = operand in members and one not in members
+                found = max(found, levels[operand] + leaves)
+            levels[one] = found
+        return levels
+
+    def _check(self, outputs: list[Instruction], level: int) -> None:
+        """Outputs of bands if the guards hold, else of all scores; they take the outputs' place."""
+        like = outputs[-1]
+        values = [self._put_together(output) for output in outputs]
+        bands = make(like, "tuple", *values)
+        needed = _needed(outputs, self._region)
+        whole = [m for m in self._order if m in needed]
+        given = dict.fromkeys(o for m in whole for o in m.operands if o not in needed)
+        others = make(like, "tuple", *given)
+        branches = self._kept(bands), self._whole(whole, given, outputs)
+        chosen = make(
+            like, "conditional", self._hold(needed, level), bands, others,
+            true_computation=branches[0], false_computation=branches[1],
+        )  # fmt: skip
+        for number, output in enumerate(outputs):
+            self._replace(output, element(chosen, number))
+
+    def _replace(self, output: Instruction, final: Instruction) -> None:
+        """What is outside of the region, and of its copies, reads the result that was chosen."""
+        for user in tuple(output.users):
+            if user not in self._region.members:
+                operands = [final if o is output else o for o in user.operands]
+                self._computation.set_operands(user, operands)
+        if self._computation.root is output:
+            self._computation.root = final
+
+    def _put_together(self, output: Instruction) -> Instruction:
+        roles = self._region.members[output]
+        parts = [band.copies[output] for band, _ in self._bands]
+        if roles.row is not None:
+            return joined(parts, roles.row)
+        wide = [
+            band.widened(output, part) for (band, _), part in zip(self._bands, parts, strict=True)
+        ]
+        return summed(wide, output.shape.dtype)
+
+    def _hold(self, needed: set[Instruction], level: int) -> Instruction:
+        """pred[]: whether all guards hold that are about what is needed."""
+        found: dict[tuple[Guard, Instruction], None] = {}
+        for band, guards in self._bands:
+            for guard in sorted(guards, key=lambda g: (g.value.name, g.what.name)):
+                if guard.value in self._region.members:
+                    if guard.value in needed:
+                        found[guard, band.copies[guard.value]] = None
+                elif self._levels[guard.value] <= level:
+                    found[guard, guard.value] = None
+        hold = [held(guard, value, self._all_of) for guard, value in found]
+        every = hold[0]
+        for one in hold[1:]:
+            every = make(one, "and", every, one)
+        return every
+
+    def _kept(self, bands: Instruction) -> Computation:
+        kept = new_computation(bands, "bands")
+        whole = parameter(kept, 0, bands.shape)
+        kept.root = make(whole, "tuple", *(element(whole, n) for n in range(len(bands.operands))))
+        return adopted(self._module, bands, kept)
+
+    def _whole(
+        self, members: list[Instruction], given: Iterable[Instruction], outputs: list[Instruction]
+    ) -> Computation:
+        """The region as it was, of a tuple of what it is made from."""
+        made = new_computation(outputs[0], "all_scores")
+        given = list(given)
+        whole = parameter(made, 0, Shape.tuple(g.shape for g in given))
+        twins = {g: element(whole, n) for n, g in enumerate(given)}
+        for member in members:
+            operands = tuple(twins[o] for o in member.operands)
+            twins[member] = made.adopt(clone_instruction(member, operands))
+        made.root = make(whole, "tuple", *(twins[o] for o in outputs))
+        return adopted(self._module, outputs[0], made)
+
+
+def _needed(outputs: list[Instruction], region: Region) -> set[Instruction]:
+    """The members that outputs are made from."""
+    found, waiting = set(outputs), list(outputs)
+    while waiting:
+        for operand in waiting.pop().operands:
+            if operand in region.members and operand not in found:
+                found.add(operand)
+                waiting.append(operand)
+    return found

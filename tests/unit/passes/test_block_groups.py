@@ -1,0 +1,67 @@
+"""Groups of block fusion that share members, or take results of each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from hlo import driver
+from hlo.analysis import blocking
+from hlo.analysis.blocking import Block, Cut
+from hlo.ir.graph import is_topological, post_order
+from hlo.ir.instruction import Instruction
+from hlo.passes.large_values import block_fusion
+from tests.support.attention_programs import attention
+
+
+def test_groups_that_share_members_look_into_a_fusion_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What can be cut of a fused computation does not depend on the group that is tried; who makes
+    a block of the one that is chosen looks once more.
+    """
+    asked: list[tuple[Instruction, tuple[int, int], tuple[int, ...]]] = []
+    cuts = blocking.operand_cuts
+
+    def counted(one: Instruction, span: tuple[int, int], block: Block) -> list[Cut] | None:
+        asked.append((one, span, block.lead))
+        return cuts(one, span, block)
+
+    module = driver.optimize(driver.parse(attention(12, 300)), "fusion")
+    monkeypatch.setattr(blocking, "operand_cuts", counted)
+    assert block_fusion(module)
+    inside = [key for key in asked if key[0].computation is not module.entry]
+    assert inside
+    assert len(inside) <= 2 * len(set(inside))
+
+
+CROSSED = """HloModule crossed
+sum_of { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b) }
+ascending { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=LT }
+ENTRY e {
+  p = f32[64,60,128] parameter(0)
+  q = f32[64,60,128] parameter(1)
+  zero = f32[] constant(0)
+  x = f32[64,60,128] exponential(p)
+  y = f32[64,60,128] exponential(q)
+  xs = f32[64] reduce(x, zero), dimensions={1,2}, to_apply=sum_of
+  ys = f32[64] reduce(y, zero), dimensions={1,2}, to_apply=sum_of
+  xt = f32[64] sort(xs), dimensions={0}, to_apply=ascending
+  yt = f32[64] sort(ys), dimensions={0}, to_apply=ascending
+  xb = f32[64,60,128] broadcast(xt), dimensions={0}
+  yb = f32[64,60,128] broadcast(yt), dimensions={0}
+  u = f32[64,60,128] add(x, yb)
+  v = f32[64,60,128] add(y, xb)
+  ROOT r = (f32[64,60,128], f32[64,60,128]) tuple(u, v) }"""
+
+
+def test_groups_that_need_results_of_each_other_are_not_both_made() -> None:
+    """x, xs, u could be one kernel and y, ys, v another, but u waits for ys and v for xs."""
+    module = driver.parse(CROSSED)
+    assert block_fusion(module)
+    driver.verify(module)
+    assert is_topological(post_order(module.entry))
+    assert sum(i.opcode == "fusion" for i in module.entry.instructions) == 1

@@ -1,0 +1,206 @@
+"""Mask skipping: which scores are left out, under which guards, and that results stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hlo import driver
+from hlo.analysis.score_region import Roles, region_around
+from hlo.analysis.skipped_columns import Span, What, skipped
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.passes.large_values import mask_skipping
+from tests.support.attention_programs import causal, gradients
+
+LENGTH = 1100
+INF = np.float32(np.inf)
+
+
+def seen_by(text: str, low: str) -> str:
+    """The program with another number for what is masked."""
+    return text.replace("out = f32[] constant(-inf)", f"out = f32[] constant({low})")
+
+
+def windowed(text: str, wide: int) -> str:
+    """The causal program where rows see no column that is so far behind."""
+    scores = f"{LENGTH},{LENGTH}"
+    near = f"""far = s32[] constant({wide})
+  fars = s32[{scores}] broadcast(far), dimensions={{}}
+  until = s32[{scores}] add(column, fars)
+  late = pred[{scores}] compare(row, column), direction=GE
+  near = pred[{scores}] compare(row, until), direction=LT
+  hp = pred[{scores}] and(late, near)"""
+    return text.replace(f"hp = pred[{scores}] compare(row, column), direction=GE", near)
+
+
+def causal_gradients(heads: int, length: int, *, of_all: bool = False) -> str:
+    """Gradients of a causal attention; scores of what is masked get the gradient 0."""
+    wide = f"{heads},{length},{length}"
+    counted = f"""n = s32[{length}] iota(), iota_dimension=0
+  row = s32[{wide}] broadcast(n), dimensions={{1}}
+  column = s32[{wide}] broadcast(n), dimensions={{2}}
+  h = pred[{wide}] compare(row, column), direction=GE
+  out = f32[] constant(-1e30)
+  outs = f32[{wide}] broadcast(out), dimensions={{}}
+  none = f32[] constant(0)
+  nones = f32[{wide}] broadcast(none), dimensions={{}}
+  raw ="""
+    text = gradients(heads, length, of_all=of_all)
+    text = text.replace(f"s = f32[{wide}]", f"raw = f32[{wide}]", 1)
+    text = text.replace("  low = f32[]", f"  s = f32[{wide}] select(h, raw, outs)\n  low = f32[]")
+    text = text.replace("raw =", counted, 1)
+    return text.replace(
+        f"ds = f32[{wide}] multiply(less, p)",
+        f"all = f32[{wide}] multiply(less, p)\n  ds = f32[{wide}] select(h, all, nones)",
+    )
+
+
+def inputs(text: str) -> list[np.ndarray]:
+    rng = np.random.default_rng(3)
+    return [
+        rng.standard_normal(p.shape.dims).astype(np.float32)
+        for p in driver.parse(text).entry.parameters
+    ]
+
+
+def skipping(text: str) -> Module:
+    module = driver.optimize(driver.parse(text), "simplify")
+    mask_skipping(module)
+    driver.verify(module)
+    return module
+
+
+def conditionals(module: Module) -> list[Instruction]:
+    return [i for i in module.entry.instructions if i.opcode == "conditional"]
+
+
+def holds(text: str, arrays: list[np.ndarray]) -> bool:
+    """Whether the guards of the last results hold of arguments."""
+    module = skipping(text)
+    module.entry.root = conditionals(module)[-1].operands[0]
+    return bool(np.asarray(driver.compile(driver.parse(driver.to_text(module)))(*arrays)))
+
+
+def widths(module: Module) -> list[int]:
+    """Of the products of scores that are no branch's."""
+    dots = [i for i in module.entry.instructions if i.opcode == "dot"]
+    return sorted({i.shape.dims[-1] for i in dots if i.shape.dims[-1] != 16})
+
+
+def whole_and_skipped(text: str, arrays: list[np.ndarray]) -> tuple[list[np.ndarray], ...]:
+    module = driver.parse(text)
+    whole = driver.compile(driver.optimize(module, "simplify,fusion"), passes="")
+    found: list[list[np.ndarray]] = []
+    for program in (whole, *(driver.compile(module, threads=n) for n in (1, 2, 3, 7))):
+        results = program(*arrays)
+        parts = results if isinstance(results, tuple) else (results,)
+        found.append([np.asarray(part) for part in parts])
+    for other in found[2:]:
+        assert [a.tobytes() for a in other] == [a.tobytes() for a in found[1]]
+    return found[0], found[1]
+
+
+def test_rows_see_the_columns_up_to_their_own() -> None:
+    module = skipping(causal(1, LENGTH))
+    assert len(conditionals(module)) == 1
+    assert widths(module) == [276, 552, 828, 1100]  # strips of 69
+    assert not any(i.shape.dims == (1, LENGTH, LENGTH) for i in module.entry.instructions)
+
+
+def test_windows_leave_out_columns_on_both_sides() -> None:
+    module = skipping(windowed(causal(1, LENGTH), 140))
+    assert widths(module) == [276, 479, 483]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        causal(1, 600),  # few scores
+        causal(1, LENGTH).replace("direction=GE", "direction=NE"),
+        causal(1, LENGTH, counted="f32"),  # no integers
+        causal(1, 1500).replace("f32", "f16"),  # 2^30 is infinite
+        seen_by(causal(1, LENGTH), "inf"),
+        seen_by(causal(1, LENGTH), "1"),
+        causal(1, LENGTH).replace("e = f32[1,1100,1100] exponential(d)",
+                                  "e = f32[1,1100,1100] tanh(d)"),
+        causal(1, LENGTH).replace("to_apply=sum_of", "to_apply=max_of"),
+    ],
+    ids=["few", "a diagonal", "f32", "f16", "inf", "high", "no weights", "no sum"],
+)  # fmt: skip
+def test_what_counts_is_computed(text: str) -> None:
+    module = driver.optimize(driver.parse(text), "simplify")
+    before = driver.to_text(module)
+    assert not mask_skipping(module)
+    assert driver.to_text(module) == before
+
+
+def test_guards() -> None:
+    entry = skipping_region(causal(1, LENGTH))
+    found = {(g.what, g.value.name) for g in entry}
+    assert found == {(What.ABOVE, "m"), (What.DIVISOR, "t"), (What.BOUNDED, "v")}
+
+
+def skipping_region(text: str) -> frozenset[object]:
+    module = driver.optimize(driver.parse(text), "simplify")
+    (select,) = (i for i in module.entry.instructions if i.opcode == "select")
+    region = region_around(select, Roles(1, 2))
+    assert region is not None
+    guards = skipped(region, Span(0, 256, 256, LENGTH))
+    assert guards is not None
+    assert skipped(region, Span(0, 256, 128, LENGTH)) is None  # some of these are seen
+    return guards
+
+
+@pytest.mark.parametrize("low", ["-inf", "-1e30", "-2.38e38"])
+@pytest.mark.parametrize(
+    ("place", "value", "held"),
+    [
+        (None, 0.0, True),
+        ((2, 0, 1000, 3), INF, False),  # v, where the first rows do not see it
+        ((2, 0, 1000, 3), np.nan, False),
+        ((2, 0, 0, 3), -INF, False),
+        ((1, 0, 1000, 3), np.nan, True),  # k: the last rows see it, which leave out nothing
+        ((1, 0, 3, 3), np.nan, False),
+        ((0, 0, 20, 3), 1e20, False),
+        ((0, 0, 20, 3), 1e-42, True),
+    ],
+    ids=["ordinary", "inf", "nan", "-inf", "last key", "key", "large", "subnormal"],
+)
+def test_results_are_what_all_scores_give(
+    low: str, place: tuple[int, ...] | None, value: float, *, held: bool
+) -> None:
+    text = seen_by(causal(1, LENGTH), low)
+    arrays = inputs(text)
+    if place is not None:
+        arrays[place[0]][place[1:]] = value
+    assert holds(text, arrays) == held
+    expected, found = whole_and_skipped(text, arrays)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5, atol=5e-6)
+
+
+@pytest.mark.parametrize("low", ["-inf", "-1e30"])
+def test_rows_that_see_nothing(low: str) -> None:
+    """All that they could see another mask hides: with -inf they are NaN, else means of all."""
+    text = seen_by(causal(1, LENGTH), low)
+    arrays = inputs(text)
+    arrays[3][5] = np.float32(low)
+    assert not holds(text, arrays)
+    expected, found = whole_and_skipped(text, arrays)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5, atol=5e-6)
+
+
+@pytest.mark.parametrize("of_all", [False, True], ids=["of each", "of all"])
+@pytest.mark.parametrize("unusual", [False, True], ids=["ordinary", "infinity"])
+def test_gradients(*, of_all: bool, unusual: bool) -> None:
+    text = causal_gradients(2, 1031, of_all=of_all)
+    module = skipping(text)
+    assert len(conditionals(module)) == 1 + of_all
+    arrays = inputs(text)
+    if unusual:
+        arrays[3][1, 1000, 2] = INF
+    assert holds(text, arrays) != unusual
+    expected, found = whole_and_skipped(text, arrays)
+    for a, b in zip(found, expected, strict=True):
+        scale = np.abs(b[np.isfinite(b)]).max(initial=0)
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5 * scale)
