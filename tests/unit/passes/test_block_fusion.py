@@ -11,7 +11,6 @@ from hlo import driver
 from hlo.analysis import blocking
 from hlo.analysis.block_size import block_of, is_blocked, part_sizes
 from hlo.analysis.blocking import Block, Cut, Start, cut_computation
-from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.block_fusion import block_fusion
@@ -95,37 +94,6 @@ def test_groups_that_share_members_look_into_a_fusion_once(
     inside = [key for key in asked if key[0].computation is not module.entry]
     assert inside
     assert len(inside) == len(set(inside))
-
-
-CROSSED = f"""HloModule crossed
-{REDUCERS}
-ascending {{ a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT r = pred[] compare(a, b), direction=LT }}
-ENTRY e {{
-  p = f32[64,60,128] parameter(0)
-  q = f32[64,60,128] parameter(1)
-  zero = f32[] constant(0)
-  x = f32[64,60,128] exponential(p)
-  y = f32[64,60,128] exponential(q)
-  xs = f32[64] reduce(x, zero), dimensions={{1,2}}, to_apply=sum_of
-  ys = f32[64] reduce(y, zero), dimensions={{1,2}}, to_apply=sum_of
-  xt = f32[64] sort(xs), dimensions={{0}}, to_apply=ascending
-  yt = f32[64] sort(ys), dimensions={{0}}, to_apply=ascending
-  xb = f32[64,60,128] broadcast(xt), dimensions={{0}}
-  yb = f32[64,60,128] broadcast(yt), dimensions={{0}}
-  u = f32[64,60,128] add(x, yb)
-  v = f32[64,60,128] add(y, xb)
-  ROOT r = (f32[64,60,128], f32[64,60,128]) tuple(u, v) }}"""
-
-
-def test_groups_that_need_results_of_each_other_are_not_both_made() -> None:
-    """x, xs, u could be one kernel and y, ys, v another, but u waits for ys and v for xs."""
-    module = driver.parse(CROSSED)
-    assert block_fusion(module)
-    driver.verify(module)
-    assert is_topological(post_order(module.entry))
-    assert sum(i.opcode == "fusion" for i in module.entry.instructions) == 1
 
 
 def heads_in_rows(heads: int, length: int) -> str:
