@@ -21,7 +21,10 @@ def list_order(own: Order, root: Instruction, resolve: Resolve) -> Order:
 
 
 class _ListOrder:
-    """readers: per value who has yet to run; reads: the values of an instruction's operands."""
+    """readers: per value who has yet to run; reads: the values of an instruction's operands.
+
+    What the root holds has its memory from the beginning: it takes none, and is never freed.
+    """
 
     def __init__(self, own: Order, root: Instruction, resolve: Resolve) -> None:
         self.own = own
@@ -39,10 +42,10 @@ class _ListOrder:
                 self.reads[instruction] = values = _values(instruction, resolve)
                 for value in values:
                     self.readers[value].add(instruction)
-        for leaf in range(leaf_count(root.shape)):  # what the root holds is never freed
-            result = resolve(root, leaf)
-            if result is not None:
-                self.readers.pop(result, None)
+        self.results: dict[Instruction, int] = defaultdict(int)
+        for source, leaf in results_of(root, resolve):
+            self.readers.pop((source, leaf), None)
+            self.results[source] += leaf_sizes(source.shape)[leaf]
 
     def order(self) -> Order:
         done: dict[Instruction, None] = {}
@@ -72,12 +75,18 @@ class _ListOrder:
         """Bytes that it takes less those that it frees, and its position."""
         if instruction not in self.reads:
             return -(1 << 62), self.place[instruction]
-        weight = value_bytes(instruction.shape)
+        weight = value_bytes(instruction.shape) - self.results.get(instruction, 0)
         for source, leaf in self.reads[instruction]:
             left = self.readers.get((source, leaf))
             if left is not None and len(left) == 1:
                 weight -= leaf_sizes(source.shape)[leaf]
         return weight, self.place[instruction]
+
+
+def results_of(root: Instruction, resolve: Resolve) -> set[Source]:
+    """The values that a computation's root holds."""
+    found = {resolve(root, leaf) for leaf in range(leaf_count(root.shape))}
+    return {source for source in found if source is not None}
 
 
 def _values(instruction: Instruction, resolve: Resolve) -> list[Source]:

@@ -20,7 +20,7 @@ from hlo.analysis.leaves import leaf_count, leaf_sizes, value_bytes
 from hlo.analysis.legality import CONTROL, SOURCES, alias, is_forwarding
 from hlo.backend.planning.deep_fusions import without_deep_fusions
 from hlo.backend.planning.donation import donated_leaves
-from hlo.backend.planning.list_order import list_order, with_late_fills
+from hlo.backend.planning.list_order import list_order, results_of, with_late_fills
 from hlo.backend.planning.update_order import Order, Replaced, next_state, readers_first
 from hlo.errors import HloError
 from hlo.ir.computation import Computation
@@ -382,18 +382,25 @@ def last_uses(order: tuple[Instruction, ...]) -> dict[Source, int]:
 
 
 def peak_bytes(order: tuple[Instruction, ...]) -> int:
-    """The most bytes live at once if nothing is in place; parameters, constants not counted."""
+    """The most bytes live at once if nothing is in place; parameters, constants and what the root
+    holds not counted: that has its memory all the time.
+    """
+    home = order[0].computation if order else None
+    results = set() if home is None else results_of(home.root, resolve)
+    kept: dict[Instruction, int] = {}
+    for instruction, leaf in results:
+        kept[instruction] = kept.get(instruction, 0) + leaf_sizes(instruction.shape)[leaf]
     last = last_uses(order)
     dying: dict[int, int] = {}
     for (instruction, leaf), position in last.items():
-        if instruction.opcode not in SOURCES:
+        if instruction.opcode not in SOURCES and (instruction, leaf) not in results:
             size = leaf_sizes(instruction.shape)[leaf]
             dying[position] = dying.get(position, 0) + size
     peak = now = 0
     for position, instruction in enumerate(order):
         if instruction.opcode in SOURCES or is_forwarding(instruction):
             continue
-        now += value_bytes(instruction.shape)
+        now += value_bytes(instruction.shape) - kept.get(instruction, 0)
         peak = max(peak, now)
         now -= dying.get(position, 0)
     return peak

@@ -140,6 +140,32 @@ def test_greedy_order_ends_the_life_of_large_values_first() -> None:
     assert peak_bytes(found) <= peak_bytes(greedy)
 
 
+TRAINING = """HloModule m
+ENTRY e {
+  x = f32[512,512] parameter(0)
+  v = f32[512,512] parameter(1)
+  w = f32[512,512] parameter(2)
+  a = f32[512,512] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[512,512] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  gv = f32[512,512] dot(a, s), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  gw = f32[512,512] dot(s, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  hw = f32[512,512] dot(gw, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  nv = f32[512,512] add(v, gv)
+  nw = f32[512,512] add(w, hw)
+  ROOT r = (f32[512,512], f32[512,512]) tuple(nv, nw)
+}"""
+
+
+def test_results_take_no_memory_of_the_arena_so_updates_do_not_wait() -> None:
+    module = parse(TRAINING)
+    own = tuple(module.entry.instructions)
+    greedy = list_order(own, module.entry.root, resolve)
+    place = {i.name: n for n, i in enumerate(greedy)}
+    assert place["nv"] == place["gv"] + 1  # it frees the gradient, and its result has its place
+    assert peak_bytes(own) == 3 * 512 * 512 * 4  # gv, gw, hw
+    assert peak_bytes(own[-2:]) == 0  # nw, which is a result, and the tuple of these
+
+
 def test_a_fill_that_is_named_twice_stands_once() -> None:
     text = """HloModule m
     ENTRY e {
