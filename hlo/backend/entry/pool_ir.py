@@ -197,8 +197,9 @@ class _System(Struct):
         asked_ns = state.load(State.asked_ns, "monotonic")
         state.store(State.asked_ns, now_ns, "monotonic")
         alone_ns = state.load(State.alone_ns, "monotonic") + ns
-        is_recent = (now_ns - asked_ns).below(RECENT_NS)
-        with p.when(is_recent & alone_ns.above(WORTH_NS - 1)):
+        is_worth = alone_ns.above(WORTH_NS - 1)
+        alone_ns = is_worth.select(p.word(WORTH_NS), alone_ns)
+        with p.when(is_worth & (now_ns - asked_ns).below(RECENT_NS)):
             state.store(State.alone_ns, 0, "monotonic")
             p.call(WAKE)
             p.ret(taken)
