@@ -37,7 +37,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from hlo.backend.entry import table_ir
+from hlo.backend.entry import placing_ir, table_ir
 from hlo.backend.entry.process import (
     FUTEX_SYSCALL,
     PIECES,
@@ -81,7 +81,8 @@ class State:
     The job is in the ticket's line of 64 bytes. mode: the caller's floating-point mode, in which
     workers compute; pieces: units of a piece, twice, and whether workers claim at both ends.
     asked_ns: when a short program last found all workers asleep; alone_ns: what such programs have
-    taken since they were woken, WORTH_NS where one has met them awake.
+    taken since they were woken, WORTH_NS where one has met them awake. avoided: the processor of
+    which workers keep off (placing_ir.py), and one.
     """
 
     ticket = Field(0)
@@ -98,6 +99,7 @@ class State:
     owner = Field(POOL_LINE_BYTES, "i32")
     asked_ns = Field(POOL_LINE_BYTES + 8)
     alone_ns = Field(POOL_LINE_BYTES + 16)
+    avoided = Field(POOL_LINE_BYTES + 24, "i32")
     done = Field(2 * POOL_LINE_BYTES)
     sleepers = Field(3 * POOL_LINE_BYTES, "i32")
     workers = Field(3 * POOL_LINE_BYTES + 4, "i32")
@@ -110,17 +112,22 @@ WORKER_OF = prototype("ptr", WORKER, "ptr")
 def text(architecture: str) -> str:
     """The pool for a processor architecture as `platform.machine()` calls it."""
     unit = Unit()
-    system = define(unit, base_of(architecture), Futex.of(architecture), is_watched=True)
+    placing_ir.define(unit)
+    isa, sleep = base_of(architecture), Futex.of(architecture)
+    system = define(unit, isa, sleep, is_watched=True, is_placed=True)
     unit.define(AWAKE, system.awake)
     return unit.text()
 
 
-def define(unit: Unit, isa: Isa, sleep: Sleep, *, is_watched: bool) -> _System:
+def define(
+    unit: Unit, isa: Isa, sleep: Sleep, *, is_watched: bool, is_placed: bool = False
+) -> _System:
     """The pool's functions, but for what only processes' own pools have: to take who is awake.
 
-    is_watched: runs can be stopped, by run_ir's functions.
+    is_watched: runs can be stopped, by run_ir's functions. is_placed: workers keep off the
+    processor of who wakes them (placing_ir.py).
     """
-    system = _System(isa, sleep, is_watched)
+    system = _System(isa, sleep, is_watched, is_placed)
     align = 2 * POOL_LINE_BYTES
     unit.data(POOL_STATE, f"global [{POOL_STATE_BYTES} x i8] zeroinitializer, align {align}")
     unit.define(WAKE, system.wake)
@@ -175,11 +182,14 @@ class _System(Struct):
     isa: Isa
     sleep: Sleep
     is_watched: bool
+    is_placed: bool = False
 
     def wake(self, p: Procedure) -> None:
         """Wake the workers that sleep."""
         state = p.symbol(POOL_STATE)
         with p.when(state.load(State.sleepers, "seq_cst") > 0):
+            if self.is_placed:
+                placing_ir.keep_off(p, state, State.avoided)
             self.sleep.wake(p, state)
         p.ret()
 
@@ -274,6 +284,8 @@ class _System(Struct):
         state = p.symbol(POOL_STATE)
         state.update("add", State.workers, 1, "seq_cst")
         index = argument.to("i64")
+        if self.is_placed:
+            placing_ir.begin(p, index)
         is_odd = index.to("i1")
         with p.loop(p.word(0)) as (look, _):
             (idle,) = look.words

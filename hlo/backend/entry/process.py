@@ -97,6 +97,13 @@ POOL_STATE = "hlo_pool_state"
 POOL_LINE_BYTES = COMMON.line_bytes
 POOL_STATE_BYTES = 4 * POOL_LINE_BYTES
 
+# -- which processors workers use (placing_ir.py) ------------------------------------------------
+
+POOL_THREADS = "hlo_pool_threads"
+POOL_PROCESSORS = "hlo_pool_processors"
+WORKERS_KNOWN = 256  # Further ones run wherever the system puts them.
+PROCESSOR_WORDS = 16  # Of 64 processors each.
+
 # -- the door to the pool (pool_door_ir.py) ------------------------------------------------------
 
 POOL_CELLS = "hlo_pool_cells"

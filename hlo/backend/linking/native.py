@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -229,8 +230,12 @@ class Pool:
     def __init__(self) -> None:
         runs()
         library = ctypes.CDLL(None)
-        define_symbol("syscall", address_of(library.syscall))
+        for name in ("syscall", "sched_getcpu", "sched_setaffinity"):
+            define_symbol(name, address_of(getattr(library, name)))
+        # Older libraries of C have no gettid: 0, as sched_yield gives, is no thread.
+        define_symbol("gettid", address_of(getattr(library, "gettid", library.sched_yield)))
         self._code = shared_code("pool", _pool_module)
+        self._say_processors()
         define_symbol(WAKE.symbol, self._code.address(WAKE.symbol))
         self.waker = self._code.address(WAKE.symbol)
         self._worker = self._code.address(process.WORKER)
@@ -244,6 +249,15 @@ class Pool:
         self._workers = 0
         os.register_at_fork(after_in_child=self._forked)
         runs().lead_to(self, self._code)
+
+    def _say_processors(self) -> None:
+        """Which processors this process may use, as far as there are bits for them."""
+        words = [0] * process.PROCESSOR_WORDS
+        for number in os.sched_getaffinity(0):
+            if number < 64 * len(words):
+                words[number // 64] |= 1 << number % 64
+        packed = struct.pack(f"={len(words)}Q", *words)
+        ctypes.memmove(self._code.address(process.POOL_PROCESSORS), packed, len(packed))
 
     def grow(self, threads: int) -> None:
         """At least threads - 1 workers, where the system gives them."""
@@ -272,6 +286,8 @@ class Pool:
         """A child has none of its parent's threads: programs of before the fork need its own."""
         workers, self._workers = self._workers, 0
         ctypes.memset(self._state, 0, process.POOL_STATE_BYTES)
+        threads = self._code.address(process.POOL_THREADS)
+        ctypes.memset(threads, 0, 4 * process.WORKERS_KNOWN)
         self.grow(workers + 1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ import time
 import numpy as np
 import pytest
 
-from hlo.backend.entry import pool_door_ir, pool_ir
+from hlo.backend.entry import pool_door_ir, pool_ir, process
 from hlo.backend.linking import native
 from hlo.backend.planning.program import KernelStep
 from hlo.backend.planning.steps import program_of
@@ -131,6 +132,24 @@ def test_short_programs_in_a_row_have_one_budget_for_waking(
     for _ in range(2000):
         assert short(*parts).tobytes() == expected(parts)
         assert 0 <= pool_words()["alone_ns"] <= pool_ir.WORTH_NS
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor is nobody's to leave")
+def test_workers_keep_off_the_processor_of_who_wakes_them(
+    arguments: tuple[np.ndarray, np.ndarray],
+) -> None:
+    executable, pool = compiled(LARGE, 2), native.pool()
+    assert pool is not None
+    (thread,) = struct.unpack("i", ctypes.string_at(pool._code.address(process.POOL_THREADS), 4))
+    allowed = os.sched_getaffinity(0)
+    try:
+        for own in sorted(allowed)[:2]:
+            os.sched_setaffinity(0, {own})  # of this thread
+            until_asleep()
+            assert executable(*arguments).tobytes() == expected(arguments)
+            assert os.sched_getaffinity(thread) == allowed - {own}
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def test_one_executable_from_several_threads(arguments: tuple[np.ndarray, np.ndarray]) -> None:
