@@ -51,7 +51,9 @@ def in_block_order(computation: Computation) -> Ordered:
 
 
 def restored(computation: Computation, ordered: Ordered) -> None:
-    """Undo it for the dots that are still there."""
+    """Undo it for the dots that are still there; one stays as it is if what makes the same of it is
+    in a block by now.
+    """
     moves = set(ordered.moved.values())
     for dot, attributes in ordered.dots.items():
         if dot in computation:
@@ -62,7 +64,7 @@ def restored(computation: Computation, ordered: Ordered) -> None:
         if not transpose.users:
             computation.remove(transpose)
     for dot, (end, shape, attributes) in ordered.ends.items():
-        if dot in computation:
+        if dot in computation and end in computation:
             if end.opcode == "transpose":
                 computation.set_operands(dot, reversed(dot.operands))
             computation.set_attributes(dot, attributes)
