@@ -34,6 +34,8 @@ class Entered(dict[K, V]):
         super().__init__()
         self._sources: Iterator[None] = iter(())
         self._lock = lock()
+        # What the source that runs has entered: others see it when its modules are whole.
+        self._running: dict[K, V] | None = None
 
     def fill_from(self, sources: Iterator[None]) -> None:
         """What enters entries, one source between two yields."""
@@ -42,7 +44,10 @@ class Entered(dict[K, V]):
     def enter(self, key: K, value: V) -> None:
         """Put an entry in; nothing is imported to find out that it is new."""
         assert not super().__contains__(key), f"two entries for {key}"
-        super().__setitem__(key, value)
+        if self._running is None:
+            super().__setitem__(key, value)
+        else:
+            self._running[key] = value
 
     def __setitem__(self, key: K, value: V) -> None:
         """Put an entry in the place of any that there is."""
@@ -53,7 +58,11 @@ class Entered(dict[K, V]):
         """Whether there is more than so many entries, with the next source run if need be."""
         with self._lock:
             while super().__len__() == known:
-                if next(self._sources, self) is self:
+                self._running = {}
+                is_over = next(self._sources, self) is self
+                entries, self._running = self._running, None
+                self.update(entries)
+                if is_over:
                     return False
         return True
 
