@@ -69,6 +69,7 @@ NEEDS: dict[str, Set[str]] = {
     "while-loop-dot-batching": frozenset({"while"}),
     "while-loop-interchange": frozenset({"while"}),
     "while-loop-invariant-code-motion": frozenset({"while"}),
+    "while-loop-state-splitting": frozenset({"while"}),
     "while-loop-unroller": frozenset({"while"}),
 }
 
@@ -112,6 +113,7 @@ LOOPS = (
     "while-loop-invariant-code-motion",
     "tuple-simplifier",
     "while-loop-dot-batching",
+    "while-loop-state-splitting",
     "tuple-simplifier",
     "dce",
 )
@@ -230,6 +232,16 @@ ORDER: tuple[tuple[str, str, str], ...] = (
         "while-loop-interchange",
         "fusion",
         "a loop whose body is in kernels already stays one of arrays",
+    ),
+    (
+        "while-loop-invariant-code-motion",
+        "while-loop-state-splitting",
+        "what no trip changes need not be taken apart",
+    ),
+    (
+        "while-loop-state-splitting",
+        "while-loop-interchange",
+        "rows go through a loop apart before their elements do",
     ),
     (
         "while-loop-invariant-code-motion",
