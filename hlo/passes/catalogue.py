@@ -14,6 +14,7 @@ from hlo.ops.table import Trait, opcodes
 from hlo.passes.algsimp import algsimp
 from hlo.passes.call_inliner import call_inliner
 from hlo.passes.constant_folding import constant_folding
+from hlo.passes.convert_operand_folding import convert_operand_folding
 from hlo.passes.cse import cse
 from hlo.passes.dce import dce
 from hlo.passes.dot_strength_reduction import dot_strength_reduction
@@ -35,6 +36,7 @@ _COMMON: dict[str, Pass] = {
     "block-fusion": block_fusion,
     "call-inliner": call_inliner,
     "constant_folding": constant_folding,
+    "convert_operand_folding": convert_operand_folding,
     "cse": cse,
     "dce": dce,
     "dot-strength-reduction": dot_strength_reduction,
@@ -152,6 +154,7 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         "reshape-mover",
         algsimp,
         *LOOPS,
+        "convert_operand_folding",
         "narrow-scatter-rewriter",
         "index-narrower",
         "cse",
@@ -204,6 +207,12 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("cse", "mask-skipping", "equal masks of scores and their gradients are one value"),
     ("fusion", "tuple-simplifier", "a kernel's results that are packed again are its own tuple"),
     ("fusion", "dce", "computations whose fusions were written out are nobody's"),
+    (
+        "while-loop-invariant-code-motion",
+        "convert_operand_folding",
+        "what a loop need not convert again is converted before it",
+    ),
+    ("convert_operand_folding", "fusion", "what a product reads as it is needs no kernel"),
     (
         "while-loop-invariant-code-motion",
         "reduction-operand-transposer",
