@@ -177,9 +177,21 @@ def _leading(roots: Collection[Instruction]) -> list[tuple[int, ...]]:
 
 
 def summed_dims(root: Instruction) -> list[tuple[int, ...]]:
-    """The leading dimensions of a dot's factors by which it is a sum over blocks, if it is one."""
+    """The leading dimensions of a dot's factors by which it is a sum over blocks, if it is one.
+
+    Asked again for every group that a product may be in.
+    """
     if root.opcode != "dot":
         return []
+    if root.computation is None:
+        return _summed_dims(root)
+    known, key = root.computation.facts, (_summed_dims, root)
+    if key not in known:
+        known[key] = _summed_dims(root)
+    return known[key]  # type: ignore[return-value]  # what is kept there above
+
+
+def _summed_dims(root: Instruction) -> list[tuple[int, ...]]:
     dims = longer_dims(root.operands[0].shape)
     leads = (dims[:depth] for depth in range(1, min(DEEPEST, len(dims)) + 1))
     return [lead for lead in leads if is_summed(root, Block(lead, (1,) * len(lead)))]

@@ -211,8 +211,18 @@ def fused_scope(instruction: Instruction, span: Span) -> Scope:
 def operand_cuts(instruction: Instruction, span: Span, block: Block) -> list[Cut] | None:
     """The operands that a block of an instruction needs, and how cut; None: no such block.
 
-    Those of a fusion follow from what is in it, if the fusion itself can be cut.
+    Those of a fusion follow from what is in it, if the fusion itself can be cut. They do not depend
+    on a block's sizes, and groups that are tried share their members.
     """
+    if instruction.computation is None:
+        return _operand_cuts(instruction, span, block)
+    known, key = instruction.computation.facts, (_operand_cuts, instruction, span, block.lead)
+    if key not in known:
+        known[key] = _operand_cuts(instruction, span, block)
+    return known[key]  # type: ignore[return-value]  # what is kept there above
+
+
+def _operand_cuts(instruction: Instruction, span: Span, block: Block) -> list[Cut] | None:
     shapes = [instruction.shape, *(o.shape for o in instruction.operands)]
     if not all(_is_whole_array(leaf) for shape in shapes for leaf in shape.leaves()):
         return None

@@ -55,14 +55,28 @@ class Region(Struct, frozen=True, eq=False):
                 yield member
 
 
-def region_around(select: Instruction, roles: Roles) -> Region | None:
+Met = dict[Instruction, Roles]
+
+
+def region_around(select: Instruction, roles: Roles, in_none: Met | None = None) -> Region | None:
     """All that hangs together with scores through values that have rows and columns, and what leads
     from it back to it row by row; None where something in it is of another form.
+
+    in_none: what was met where there was no region, added to. Whoever meets one of these meets all
+    that it led to, for who is met as an operand has its user met, and the other way round.
     """
-    row, column = roles.row, roles.column
-    if row is None or column is None:
-        return None
     members = {select: roles}
+    met: Met = {} if in_none is None else in_none
+    found = _region(select, roles, members, met) if roles.has_both else None
+    if found is None:
+        met |= members
+    return found
+
+
+def _region(select: Instruction, roles: Roles, members: Met, in_none: Met) -> Region | None:
+    """members: the scores, to which all that is met is added."""
+    if in_none.get(select) == roles:
+        return None
     ends: dict[Instruction, Roles] = {}
     waiting = [select]
     while waiting:
@@ -73,6 +87,8 @@ def region_around(select: Instruction, roles: Roles) -> Region | None:
         for other, roles_there in (pair for part in found for pair in part or ()):
             known = members if roles_there.has_both else ends
             if other not in known:
+                if in_none.get(other) == roles_there and roles_there.has_both:
+                    return None
                 known[other] = roles_there
                 if roles_there.has_both:
                     waiting.append(other)
@@ -82,8 +98,10 @@ def region_around(select: Instruction, roles: Roles) -> Region | None:
         return None
     members |= ends
     members |= _row_values(members)
+    assert roles.row is not None, "scores have both"
+    assert roles.column is not None, "scores have both"
     dims = select.shape.dims
-    region = Region(members, dims[row], dims[column])
+    region = Region(members, dims[roles.row], dims[roles.column])
     return region if _is_whole(region) else None
 
 

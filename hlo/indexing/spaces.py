@@ -30,15 +30,20 @@ def factored(dims: Sequence[int], expressions: Callable[[Index], list[Expr]]) ->
 
 
 def factored_with(
-    dims: Sequence[int], expressions: Callable[[Index], list[Expr]]
+    dims: Sequence[int],
+    expressions: Callable[[Index], list[Expr]],
+    first: Sequence[Variable] = (),
 ) -> tuple[Extents, list[Variable]]:
     """The same with the variables of the index that expressions were asked for last, one for each
     extent; no variables where it was asked for other extents.
+
+    first: variables of the dimensions, to ask with first where none of these is 1.
     """
     extents = tuple(n for n in dims if n != 1)
     splits = 0
     while True:
-        variables = variables_of(extents)
+        is_first = not splits and len(first) == len(extents)
+        variables = list(first) if is_first else variables_of(extents)
         index = affine.reshaped(tuple(affine.of(v) for v in variables), extents, dims)
         met = expressions(index)
         split = _split(met, variables, extents) if splits < _SPLITS else None

@@ -34,6 +34,7 @@ from hlo.passes.liveness import awaited, wrapped_operations
 
 MOST_MEMBERS = 32
 Known = dict[tuple[Instruction, tuple[int, ...]], bool]  # what can be cut by itself, by `lead`
+Members = dict[Instruction, None]  # in the order in which they were found, the same in every run
 
 
 def fuse_blocks(module: Module) -> bool:
@@ -59,10 +60,10 @@ def fuse_blocks(module: Module) -> bool:
 def _groups(computation: Computation) -> Iterator[tuple[list[Instruction], Block]]:
     """Disjoint groups in program order, each found on what the ones before left."""
     taken = set(awaited(computation))  # they stay where others see them end
-    order = post_order(computation)
+    order = _Order(computation)
     known: Known = {}
     tried: dict[frozenset[Instruction], Block | None] = {}
-    for seed in order:
+    for seed in order.instructions:
         if seed in taken:
             continue
         grown = (_convex_part(m, order) for m in _grown(seed, computation, taken, known))
@@ -77,7 +78,7 @@ def _groups(computation: Computation) -> Iterator[tuple[list[Instruction], Block
                 group, block = _with_readers(group, block, computation, taken, known)
                 taken |= set(group)
                 yield group, block
-                order = post_order(computation)
+                order = _Order(computation)
                 break
 
 
@@ -91,13 +92,13 @@ def _with_readers(
     """The group and what else reads large values of the block calls that it reads, where that can
     be cut as well: so nobody else may need them.
     """
-    region, order = _Region(block, computation, taken, known), post_order(computation)
+    region, order = _Region(block, computation, taken, known), _Order(computation)
     made = dict.fromkeys(made_by(o) for member in group for o in member.operands)
     given = [v for call in made if is_block_call(call) for v in (call, *call.users) if is_large(v)]
     larger = list(group)
     for reader in dict.fromkeys(u for value in given for u in value.users):
         if reader not in larger and region.joins(reader):
-            found = _convex_part({*larger, reader}, order)
+            found = _convex_part(dict.fromkeys((*larger, reader)), order)
             larger = found if len(found) > len(larger) else larger
     if len(group) < len(larger) <= MOST_MEMBERS:
         other = best_block(roots_of(larger, computation), larger)
@@ -108,32 +109,32 @@ def _with_readers(
 
 def _grown(
     seed: Instruction, computation: Computation, taken: set[Instruction], known: Known
-) -> Iterator[set[Instruction]]:
+) -> Iterator[Members]:
     """The group around a value and all its consumers: as large as it gets; what of it can be cut,
     whatever others read; then as it was before, down to the smallest.
 
     A convolution that pads its images can be a group by itself.
     """
-    smallest = {seed}
+    smallest: Members = {seed: None}
     if _is_between(seed, computation):
-        smallest |= set(seed.users)
+        smallest |= seed.users
     elif padded_bytes(seed) < LEAST_SAVED_BYTES:
         return
     if not all(_may_join(i, taken) for i in smallest):
         if _is_between(seed, computation):
             yield from _regions(seed, computation, taken, known)
         return
-    members = set(smallest)
-    stages: list[set[Instruction]] = []
+    members = dict(smallest)
+    stages: list[Members] = []
     while len(members) <= MOST_MEMBERS and members not in stages[-1:]:
-        stages.append(set(members))
+        stages.append(dict(members))
         for member in tuple(members):
             for operand in dict.fromkeys(member.operands):
                 is_free = _is_between(operand, computation) and _may_join(operand, taken)
-                if is_free and members.issuperset(operand.users):
-                    members.add(operand)
+                if is_free and operand.users.keys() <= members.keys():
+                    members[operand] = None
             if _is_between(member, computation) and all(_may_join(u, taken) for u in member.users):
-                members |= set(member.users)
+                members |= member.users
     yield from stages[-1:]
     yield from _regions(seed, computation, taken, known)
     yield from reversed(stages[:-1])
@@ -141,7 +142,7 @@ def _grown(
 
 def _regions(
     seed: Instruction, computation: Computation, taken: set[Instruction], known: Known
-) -> Iterator[set[Instruction]]:
+) -> Iterator[Members]:
     """What can be cut in the leading dimensions of a value and hands on large values, as gradients
     do: some of them are read by others too. For as many dimensions as give one.
     """
@@ -162,17 +163,17 @@ class _Region:
         self._block, self._computation, self._taken = block, computation, taken
         self._known = known
 
-    def around(self, seed: Instruction) -> set[Instruction]:
+    def around(self, seed: Instruction) -> Members:
         """Empty where the seed itself cannot be cut, or there is too much."""
-        members: set[Instruction] = set()
+        members: Members = {}
         waiting = [seed]
         while waiting:
             one = waiting.pop()
             if one in members or not self.joins(one):
                 continue
-            members.add(one)
+            members[one] = None
             if len(members) > MOST_MEMBERS:
-                return set()
+                return {}
             waiting += [o for o in one.operands if is_large(o) or o.shape.is_tuple]
             is_sum = is_summed(one, self._block)
             if (is_large(one) or one.shape.is_tuple) and not is_sum:
@@ -204,10 +205,10 @@ def _is_between(instruction: Instruction, computation: Computation) -> bool:
     """
     return (
         is_large(instruction)
-        and not summed_dims(instruction)
         and instruction is not computation.root
         and bool(instruction.users)
         and instruction.opcode not in ("parameter", "constant")
+        and not summed_dims(instruction)
     )
 
 
@@ -223,13 +224,26 @@ def _may_join(instruction: Instruction, taken: set[Instruction]) -> bool:
     return not is_moved and can_be_cut(instruction)
 
 
-def _convex_part(members: set[Instruction], order: Sequence[Instruction]) -> list[Instruction]:
+class _Order:
+    """A computation's instructions, operands first, and the place of each."""
+
+    def __init__(self, computation: Computation) -> None:
+        self.instructions = post_order(computation)
+        self.places = {i: place for place, i in enumerate(self.instructions)}
+
+    def around(self, members: Members) -> Sequence[Instruction]:
+        """From the first member to the last: what needs one, and is needed by one, is there."""
+        places = [self.places[m] for m in members]
+        return self.instructions[min(places) : max(places) + 1]
+
+
+def _convex_part(members: Members, order: _Order) -> list[Instruction]:
     """The members, in order, that need nothing from outside which needs a member: all of them where
-    the group can run at once. O(edges).
+    the group can run at once. O(edges) between the first and the last of them.
     """
     group: list[Instruction] = []
     inside, behind = set[Instruction](), set[Instruction]()
-    for instruction in order:
+    for instruction in order.around(members):
         is_late = any(o in behind for o in instruction.operands)
         if instruction in members and not is_late:
             group.append(instruction)

@@ -33,6 +33,8 @@ class Group(Struct, eq=False):
     """roots: the kernel's results, root the first. members: all, roots too, with their axes.
 
     order: of loops over the root's dimensions; None where that is as they are.
+    While the group grows, outside: the operands of members that are none; length: the instructions
+    that count against its bound, in thirds.
     """
 
     root: Instruction
@@ -44,6 +46,8 @@ class Group(Struct, eq=False):
     order: LoopOrder | None = None
     # How often each member is computed.
     counts: dict[Instruction, float] = field(default_factory=dict)
+    outside: dict[Instruction, None] = field(default_factory=dict)
+    length: int = 0
 
     @property
     def dims(self) -> tuple[int, ...]:

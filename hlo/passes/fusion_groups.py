@@ -190,6 +190,7 @@ def _finish(
         del group.members[contraction]
         return False
     group.contraction = contraction
+    _count(group, contraction)
     return True
 
 
@@ -234,9 +235,18 @@ def _picks_few(producer: Instruction, axes: Axes | None) -> bool:
 
 def _enter(group: Group, member: Instruction, axes: Axes) -> None:
     group.members[member] = axes
+    _count(group, member)
     group.counts[member] = evaluations(member, group.counts) or 1.0
     if member.opcode == "reduce":
         group.reductions += 1
+
+
+def _count(group: Group, member: Instruction) -> None:
+    """What a new member changes in what its group reads, and in its length."""
+    group.outside.pop(member, None)
+    group.outside.update((o, None) for o in member.operands if o not in group.members)
+    if not _is_spread(member):
+        group.length += 1 if _is_plain(member) else 3
 
 
 # -- acceptance ------------------------------------------------------------------------------
@@ -296,18 +306,17 @@ def _is_full(group: Group, max_size: int) -> bool:
     """
     if not group.reductions:
         max_size += max_size // 2
-    if len(group.members) < max_size:
-        return False
-    counted = [m for m in group.members if not _is_spread(m)]
-    plain = sum(
-        m.shape.is_array and not m.shape.dtype.is_float and op_cost(m) <= 1 for m in counted
-    )
-    return len(counted) - plain + plain / 3 >= max_size
+    return group.length >= 3 * max_size
+
+
+def _is_plain(member: Instruction) -> bool:
+    """Whether it is one instruction of the machine."""
+    return member.shape.is_array and not member.shape.dtype.is_float and op_cost(member) <= 1
 
 
 def _operand_count(group: Group, producer: Instruction) -> int:
-    outside = {o for m in group.members for o in m.operands if o not in group.members}
-    return len(outside | set(producer.operands))
+    """How many operands the group would have, the producer itself among them."""
+    return len(group.outside) + sum(o not in group.outside for o in set(producer.operands))
 
 
 def _volume(group: Group, axes: Axes) -> int:

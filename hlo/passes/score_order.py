@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from hlo.analysis.block_size import LEAST_SCORES_BYTES
 from hlo.analysis.reducers import reducer_of
 from hlo.analysis.score_region import (
+    Met,
     Region,
     Roles,
     moves_elements,
@@ -46,14 +47,15 @@ def order_scores(module: Module) -> bool:
     for computation in tuple(module.computations):
         if computation in left:
             continue
+        in_none: Met = {}
         for dot in computation.instructions:
-            if dot.opcode == "dot" and dot in computation and _reorder(module, computation, dot):
+            if dot.opcode == "dot" and _reorder(module, computation, dot, in_none):
                 changed = True
                 break
     return changed
 
 
-def _reorder(module: Module, computation: Computation, dot: Instruction) -> bool:
+def _reorder(module: Module, computation: Computation, dot: Instruction, in_none: Met) -> bool:
     shape = dot.shape
     if not shape.is_array or shape.size_bytes < LEAST_SCORES_BYTES or shape.is_dynamic:
         return False
@@ -65,7 +67,7 @@ def _reorder(module: Module, computation: Computation, dot: Instruction) -> bool
     if len(of_columns) != 1 or len(of_rows) < 2:  # without groups other passes do
         return False
     row = max(of_rows, key=lambda d: shape.dims[d])
-    region = region_around(dot, Roles(row, of_columns[0]))
+    region = region_around(dot, Roles(row, of_columns[0]), in_none)
     if region is None or not region.members.keys().isdisjoint(awaited(computation)):
         return False
     axes = _axes(region, dot)

@@ -103,15 +103,18 @@ def looped(
     domain, kept = _ordered(expression, domain, said)
     dims = [domain.dims[d] for d in (domain.order or range(len(domain.dims)))]
     traces: list[Trace] = []
+    # The index at which the domain was looked at is the first one here, too.
+    seen = () if domain.order or any(domain.low) or 1 in domain.dims else domain.variables
 
     def met(inner: Index) -> list[Expr]:
         index = domain.placed(inner)
-        traces.append(traced(expression, domain, index))
+        is_seen = bool(seen) and not traces
+        traces.append(domain.trace if is_seen else traced(expression, domain, index))
         positions = [affine.linear(index, o.frame) for o in domain.outputs]
         positions += [affine.linear(o.row_index(index), o.dims) for o in domain.outer]
         return traces[-1].expressions() + positions
 
-    extents, variables = spaces.factored_with(dims, met)
+    extents, variables = spaces.factored_with(dims, met, seen)
     if len(variables) == len(extents):
         return replace(domain, extents=extents, variables=tuple(variables), trace=traces[-1]), kept
     made = replace(domain, extents=extents, variables=tuple(spaces.variables_of(extents)))
@@ -236,7 +239,7 @@ def _recut(expression: Expression, box: Domain, lanes: int) -> list[Domain]:
 def _seen(expression: Expression, domain: Domain) -> tuple[Trace, list[Variable]]:
     """What is needed at an element of the domain, and the variables that its index is made of."""
     variables = [
-        Variable(f"d{k}", n, n + size - 1)
+        Variable(f"x{k}", n, n + size - 1)
         for k, (n, size) in enumerate(zip(domain.low, domain.dims, strict=True))
     ]
     return traced(expression, domain, tuple(affine.of(v) for v in variables)), variables

@@ -34,6 +34,25 @@ def test_groups_that_share_members_look_into_a_fusion_once(
     assert len(inside) <= 2 * len(set(inside))
 
 
+def test_products_are_looked_at_once_whatever_groups_they_are_tried_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until a group is made, which changes the computation."""
+    asked: list[tuple[int, Instruction, tuple[int, int], tuple[int, ...]]] = []
+    cuts = blocking._operand_cuts
+
+    def counted(one: Instruction, span: tuple[int, int], block: Block) -> list[Cut] | None:
+        assert one.computation is not None
+        asked.append((one.computation.state, one, span, block.lead))
+        return cuts(one, span, block)
+
+    module = driver.optimize(driver.parse(attention(12, 300)), "fusion")
+    monkeypatch.setattr(blocking, "_operand_cuts", counted)
+    assert block_fusion(module)
+    assert any(one.opcode == "dot" for _, one, _, _ in asked)
+    assert len(asked) == len(set(asked))
+
+
 CROSSED = """HloModule crossed
 sum_of { a = f32[] parameter(0)
   b = f32[] parameter(1)

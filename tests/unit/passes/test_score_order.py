@@ -8,6 +8,7 @@ import pytest
 from hlo import driver
 from hlo.analysis.block_size import block_of, is_blocked
 from hlo.analysis.blocking import Block
+from hlo.analysis.score_region import Met, Roles, region_around
 from hlo.ir.module import Module
 from hlo.passes.large_values import score_order
 from tests.support.attention_programs import REDUCERS, softmax
@@ -133,3 +134,24 @@ def test_results(length: int, batch: int, *, masked: bool, trained: bool) -> Non
         assert [a.tobytes() for a in other] == [a.tobytes() for a in listed[1]]
     for a, b in zip(listed[1], listed[0], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5)
+
+
+WIDE = """HloModule wide
+ENTRY e {
+  x = f32[8,60,128] parameter(0)
+  w = f32[128,128] parameter(1)
+  a = f32[8,60,128] dot(x, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  t = f32[8,60,128] tanh(a)
+  half = f32[8,60,64] slice(t), slice={[0:8], [0:60], [0:64]}
+  ROOT r = f32[8,60,64] negate(half) }"""
+
+
+def test_what_hangs_together_without_being_scores_is_gone_through_once() -> None:
+    entry = driver.parse(WIDE).entry
+    _, _, product, after, *_ = entry.instructions
+    in_none: Met = {}
+    assert region_around(product, Roles(1, 2), in_none) is None
+    assert in_none == {product: Roles(1, 2), after: Roles(1, 2)}
+    assert region_around(after, Roles(1, 2), in_none) is None
+    assert region_around(after, Roles(0, 2), in_none) is None  # not met in this way
+    assert in_none[after] == Roles(0, 2)
