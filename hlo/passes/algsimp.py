@@ -15,12 +15,13 @@ from hlo.passes.patterns import (
     movement,
     reduction,
     slicing,
+    windows,
 )
 from hlo.passes.rewriting import Limits, apply_rules
 
 FAMILIES = (  # Importing a family enters its rules.
     arithmetic, contraction, convolution, conversion, division, indexing, library, logic, movement,
-    reduction, slicing,
+    reduction, slicing, windows,
 )  # fmt: skip
 
 
