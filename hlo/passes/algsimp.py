@@ -15,13 +15,12 @@ from hlo.passes.patterns import (
     movement,
     reduction,
     slicing,
-    windows,
 )
 from hlo.passes.rewriting import Limits, apply_rules
 
 FAMILIES = (  # Importing a family enters its rules.
     arithmetic, contraction, convolution, conversion, division, indexing, library, logic, movement,
-    reduction, slicing, windows,
+    reduction, slicing,
 )  # fmt: skip
 
 
