@@ -18,10 +18,14 @@ from hlo.backend.kernels.contraction.ring import ring_of
 from hlo.backend.kernels.contraction.words import in_words
 from hlo.ir.instruction import Instruction
 
+WORD_BITS = 32  # Of which elements are at most half.
+
 
 def held_in_words(instruction: Instruction, target: Target) -> tuple[Contraction, Base, Base]:
     """The contraction and its factors, copied so where words are multiplied; else as numbers."""
     ring = ring_of(instruction.shape.dtype, target)
+    if any(o.shape.dtype.bits > WORD_BITS // 2 for o in instruction.operands):
+        return convolution_contraction(instruction)
     for held in (AS_THEY_ARE, PAIRS):
         made = convolution_contraction(instruction, held)
         is_copied = any(array.padded for array in made[1:])
