@@ -73,6 +73,7 @@ NEEDS: dict[str, Set[str]] = {
     "while-loop-invariant-code-motion": frozenset({"while"}),
     "while-loop-state-splitting": frozenset({"while"}),
     "while-loop-unroller": frozenset({"while"}),
+    "window-separation": frozenset({"reduce-window"}),
 }
 
 
@@ -151,6 +152,7 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         *_simplify(algsimp, "dynamic_padder"),
         "rng-expander",
         "dot-strength-reduction",
+        "window-separation",
         "reshape-mover",
         algsimp,
         *LOOPS,
@@ -192,6 +194,8 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("call-inliner", "rng-expander", "what calls draw counts only once it stands in the entry"),
     ("fusion-opener", "dynamic_padder", "sizes are followed through plain ops"),
     ("dynamic_padder", "dot-strength-reduction", "what is valid along depth is cut out of the dot"),
+    ("window-separation", "fusion", "what makes a window's array is fused into its first part"),
+    ("dynamic_padder", "window-separation", "what is valid of a window's array is known by then"),
     ("dot-strength-reduction", "fusion", "a sum of products is fused with what makes its factors"),
     ("dynamic_padder", "call-inliner", "a reduction of what is valid calls the reducer as it was"),
     ("dynamic_padder", "map-expander", "maps of dynamic sizes stay maps"),

@@ -24,6 +24,7 @@ from hlo.passes.while_loop_interchange import while_loop_interchange
 from hlo.passes.while_loop_invariant_code_motion import while_loop_invariant_code_motion
 from hlo.passes.while_loop_state_splitting import while_loop_state_splitting
 from hlo.passes.while_loop_unroller import while_loop_unroller
+from hlo.passes.window_separation import window_separation
 
 RARE: dict[str, Callable[..., bool]] = {
     "batchnorm_expander": batchnorm_expander,
@@ -43,4 +44,5 @@ RARE: dict[str, Callable[..., bool]] = {
     "while-loop-invariant-code-motion": while_loop_invariant_code_motion,
     "while-loop-state-splitting": while_loop_state_splitting,
     "while-loop-unroller": while_loop_unroller,
+    "window-separation": window_separation,
 }

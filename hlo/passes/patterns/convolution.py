@@ -1,19 +1,23 @@
-"""convolution: a base with holes is convolved once for each phase of the outputs.
+"""convolution: a base with holes is convolved once for each group of phases of the outputs.
 
 Along a dimension whose base is dilated by d, output d * q + r meets base elements at every d-th tap
 only: those of a kernel of its own. What is computed is what was, without the products with holes:
-the gradient of a strided convolution does a d-th of its work in each such dimension.
+the gradient of a strided convolution does a d-th of its work in each such dimension. Phases that
+see the same elements, with as many taps, are output features of one convolution: where windows do
+not overlap (patches, d = window) it is a single product. Outputs may be counted from before the
+first one, so that more phases see the same.
 """
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import groupby, product
 from math import prod
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.attributes.dim_labels import DimLabels
+from hlo.attributes.padding import PaddingDim
 from hlo.attributes.slices import SliceDim
 from hlo.attributes.window import Window, WindowDim
 from hlo.ir.instruction import Instruction
@@ -23,12 +27,25 @@ from hlo.passes.rewriting import rewrite
 
 LEAST_DEPTH = 128  # Products of an output from which those saved outweigh moving the outputs.
 LEAST_PRODUCTS = 1 << 22  # Products in all: each kernel takes its time to be made.
-MOST_PHASES = 4  # The most kernels that stand for one.
+MOST_PARTS = 8  # The most convolutions that stand for one.
+# Two phases are joined where the outputs before the first one are at most one in so many.
+FEW_BEFORE = 24
 
 
-class _Holes(Struct, frozen=True):
+class Phases(Struct, frozen=True):
+    """Neighbouring phases from `first` on, whose outputs at one q see the same `taps` elements,
+    from the one at q - low on. tap: of the last of them, the least one."""
+
+    first: int
+    count: int
+    taps: int
+    low: int
+    tap: int
+
+
+class Holes(Struct, frozen=True):
     """A dimension with holes: its window, its dimensions in the base, in the kernel and the result,
-    sizes."""
+    sizes. before: how many outputs are computed before the first one."""
 
     window: WindowDim
     number: int
@@ -36,6 +53,7 @@ class _Holes(Struct, frozen=True):
     out: int
     base: int
     outputs: int
+    before: int = 0
 
     @property
     def phases(self) -> int:
@@ -43,38 +61,59 @@ class _Holes(Struct, frozen=True):
 
     @property
     def outputs_each(self) -> int:
-        """Outputs of a phase, those counted that the last ones have beyond the end."""
-        return -(-self.outputs // self.phases)
+        """Outputs of a phase, those counted that are beyond both ends."""
+        return -(-(self.before + self.outputs) // self.phases)
 
-    def first_tap(self, phase: int) -> int:
-        return (self.window.pad_low - phase) % self.phases
+    @property
+    def groups(self) -> tuple[Phases, ...]:
+        """The phases, those together that see the same."""
+        low, d = self.window.pad_low + self.before, self.phases
+        seen = []
+        for phase in range(d):
+            tap = (low - phase) % d
+            seen.append((max(0, -(-(self.window.size - tap) // d)), (low - phase - tap) // d))
+        found, first = [], 0
+        for (taps, at), each in groupby(seen):
+            count = len(list(each))
+            last = first + count - 1
+            found.append(Phases(first, count, taps, at, (low - last) % d))
+            first = last + 1
+        return tuple(found)
 
-    def part(self, phase: int) -> WindowDim:
-        """The window of a phase's own convolution."""
-        first, d = self.first_tap(phase), self.phases
-        size = -(-(self.window.size - first) // d)
-        low = (self.window.pad_low - phase - first) // d
-        return WindowDim(size, 1, low, self.outputs_each - 1 + size - self.base - low)
+    @property
+    def joined(self) -> Holes:
+        """Counted from where fewest groups of phases remain, if that is worth the outputs that are
+        computed for nothing."""
+        moved = replace(self, before=self.phases - 1 - self.window.pad_low % self.phases)
+        more = FEW_BEFORE * (moved.outputs_each - self.outputs_each)
+        is_dear = self.phases == 2 and more > self.outputs_each
+        return self if is_dear or len(moved.groups) >= len(self.groups) else moved
+
+    def part(self, phases: Phases) -> WindowDim:
+        """The window of their own convolution."""
+        n = phases.taps
+        return WindowDim(n, 1, phases.low, self.outputs_each - 1 + n - self.base - phases.low)
 
 
 @rewrite("convolution")
 def convolution_of_holes(root: Instruction) -> Instruction | None:
     """conv(x dilated by d, w) at d * q + r => conv(x, every d-th tap of w from one on) at q
-    or 0 where w has no such tap; where the window moves by one; large ones
+    or 0 where w has no such tap; where the window moves by one; large ones; phases that see the
+    same elements are features of one convolution
     """
     window, labels = root.get("window"), root.get("dim_labels")
     if not isinstance(window, Window) or not isinstance(labels, DimLabels):
         return None
-    holes = _holes(root, window, labels)
+    holes = tuple(h.joined for h in _holes(root, window, labels))
     if not holes or not _pays(root, holes, labels):
         return None
     parts = {}
-    for phases in product(*(range(h.phases) for h in holes)):
-        parts[phases] = _part(root, window, holes, phases)
+    for phases in product(*(h.groups for h in holes)):
+        parts[phases] = _spread(root, holes, phases, _part(root, holes, phases))
     return _interleaved(root, holes, parts)
 
 
-def _holes(root: Instruction, window: Window, labels: DimLabels) -> tuple[_Holes, ...]:
+def _holes(root: Instruction, window: Window, labels: DimLabels) -> tuple[Holes, ...]:
     """The dimensions with holes; none where some of them is of another form."""
     x, w = root.operands
     if not all(is_plain(i.shape) for i in (root, x, w)) or not root.shape.size:
@@ -83,7 +122,7 @@ def _holes(root: Instruction, window: Window, labels: DimLabels) -> tuple[_Holes
         window.dims, labels.lhs_spatial, labels.rhs_spatial, labels.out_spatial, strict=True
     )
     found = tuple(
-        _Holes(d, n, k, y, x.shape.dims[b], root.shape.dims[y])
+        Holes(d, n, k, y, x.shape.dims[b], root.shape.dims[y])
         for n, (d, b, k, y) in enumerate(spatial)
         if d.base_dilation > 1
     )
@@ -94,57 +133,155 @@ def _holes(root: Instruction, window: Window, labels: DimLabels) -> tuple[_Holes
     return found
 
 
-def _pays(root: Instruction, holes: tuple[_Holes, ...], labels: DimLabels) -> bool:
+def _pays(root: Instruction, holes: tuple[Holes, ...], labels: DimLabels) -> bool:
     """Whether there is much to be saved by few convolutions."""
     w = root.operands[1].shape
     depth = w.size // max(1, w.dims[labels.rhs_output_feature])
     if root.get("batch_group_count") not in (None, 1) or depth < LEAST_DEPTH:
         return False
-    phases = prod(h.phases for h in holes)
-    return phases <= MOST_PHASES and depth * root.shape.size >= LEAST_PRODUCTS
+    parts = prod(len(h.groups) for h in holes)
+    return parts <= MOST_PARTS and depth * root.shape.size >= LEAST_PRODUCTS
 
 
-def _part(
-    root: Instruction, window: Window, holes: tuple[_Holes, ...], phases: tuple[int, ...]
-) -> Instruction:
-    """The convolution of one phase in each dimension; zeros where no tap meets an element."""
+def _part(root: Instruction, holes: tuple[Holes, ...], phases: tuple[Phases, ...]) -> Instruction:
+    """The convolution of some phases in each dimension, in order of a group's features: phases of
+    each dimension, then the feature; zeros where no tap meets an element."""
+    window, labels = root["window"], root["dim_labels"]
+    assert isinstance(window, Window)
+    assert isinstance(labels, DimLabels)
     sizes = list(root.shape.dims)
-    for h in holes:
-        sizes[h.out] = h.outputs_each
-    shape = root.shape.with_dims(tuple(sizes))
-    if any(h.first_tap(phase) >= h.window.size for h, phase in zip(holes, phases, strict=True)):
-        return splat(root, 0, shape)
-    x, w = root.operands
-    taps = [SliceDim(0, n) for n in w.shape.dims]
     dims = list(window.dims)
-    for h, phase in zip(holes, phases, strict=True):
-        taps[h.rhs] = SliceDim(h.first_tap(phase), h.window.size, h.phases)
-        dims[h.number] = h.part(phase)
-    kernel = make(root, "slice", w, slice=tuple(taps))
+    for h, p in zip(holes, phases, strict=True):
+        sizes[h.out] = h.outputs_each
+        sizes[labels.out_feature] *= p.count
+        dims[h.number] = h.part(p)
+    shape = root.shape.with_dims(tuple(sizes))
+    if not all(p.taps for p in phases):
+        return splat(root, 0, shape)
+    kernel = root.operands[1]
+    for h, p in zip(holes, phases, strict=True):
+        kernel = _taps(root, kernel, h, p)
+    kernel = _as_features(root, kernel, holes, phases)
     attributes = {**root.attributes, "window": replace(window, dims=tuple(dims))}
-    return make(root, "convolution", x, kernel, shape=shape, **attributes)
+    return make(root, "convolution", root.operands[0], kernel, shape=shape, **attributes)
+
+
+def _taps(root: Instruction, w: Instruction, h: Holes, p: Phases) -> Instruction:
+    """Along one dimension the taps of some phases: theirs at each of their elements, from the last
+    phase to the first, for as many elements as they see."""
+    d, sizes = h.phases, w.shape.dims
+    ends = [SliceDim(0, n) for n in sizes]
+    if p.count == 1:
+        ends[h.rhs] = SliceDim(p.tap, h.window.size, d)
+        return make(root, "slice", w, slice=tuple(ends))
+    whole = p.taps * d
+    end = min(h.window.size, p.tap + whole)
+    ends[h.rhs] = SliceDim(p.tap, end)
+    w = make(root, "slice", w, slice=tuple(ends))
+    if p.tap + whole > end:  # what is filled up is cut off again
+        room = [PaddingDim(0, 0) for _ in sizes]
+        room[h.rhs] = PaddingDim(0, p.tap + whole - end)
+        zero = splat(root, 0, w.shape.with_dims(()))
+        w = make(root, "pad", w, zero, padding=tuple(room))
+    split = (*sizes[: h.rhs], p.taps, d, *sizes[h.rhs + 1 :])
+    w = make(root, "reshape", w, shape=w.shape.with_dims(split))
+    if p.count < d:
+        first = [SliceDim(0, n) for n in split]
+        first[h.rhs + 1] = SliceDim(0, p.count)
+        w = make(root, "slice", w, slice=tuple(first))
+    joined = (*sizes[: h.rhs], p.taps * p.count, *sizes[h.rhs + 1 :])
+    return make(root, "reshape", w, shape=w.shape.with_dims(joined))
+
+
+def _as_features(
+    root: Instruction, w: Instruction, holes: tuple[Holes, ...], phases: tuple[Phases, ...]
+) -> Instruction:
+    """The kernel whose features are each group's (phases of each dimension, feature)."""
+    if all(p.count == 1 for p in phases):
+        return w
+    labels = root["dim_labels"]
+    assert isinstance(labels, DimLabels)
+    counts = {h.rhs: p.count for h, p in zip(holes, phases, strict=True)}
+    groups = _groups(root)
+    split: list[int] = []
+    places: dict[int, int] = {}  # Where each dimension begins among the split ones.
+    for d, n in enumerate(w.shape.dims):
+        places[d] = len(split)
+        parted = (n // counts.get(d, 1), counts.get(d, 1))
+        if d == labels.rhs_output_feature:
+            parted = (groups, n // groups)
+        split += parted
+    turned = tuple(places[d] + 1 for d in counts)
+    order: list[int] = []
+    for d in places:
+        is_features = d == labels.rhs_output_feature
+        order += [places[d], *turned, places[d] + 1] if is_features else [places[d]]
+        order += [] if is_features or d in counts else [places[d] + 1]
+    dims = [n // counts.get(d, 1) for d, n in enumerate(w.shape.dims)]
+    dims[labels.rhs_output_feature] *= prod(counts.values())
+    w = make(root, "reshape", w, shape=w.shape.with_dims(split))
+    w = make(root, "reverse", w, dimensions=turned)
+    w = make(root, "transpose", w, dimensions=tuple(order))
+    return make(root, "reshape", w, shape=w.shape.with_dims(dims))
+
+
+def _groups(root: Instruction) -> int:
+    groups = root.get("feature_group_count") or 1
+    assert isinstance(groups, int)
+    return groups
+
+
+def _spread(
+    root: Instruction,
+    holes: tuple[Holes, ...],
+    phases: tuple[Phases, ...],
+    part: Instruction,
+) -> Instruction:
+    """What a part's features hold beside the outputs, along a dimension of its own behind each
+    dimension with holes."""
+    labels = root["dim_labels"]
+    assert isinstance(labels, DimLabels)
+    groups, at = _groups(root), labels.out_feature
+    counts = [p.count for p in phases]
+    features = (groups, *counts, root.shape.dims[at] // groups)
+    split = (*part.shape.dims[:at], *features, *part.shape.dims[at + 1 :])
+    order: list[int] = []
+    for d in range(root.shape.rank):
+        place = d if d <= at else d + len(features) - 1
+        order.append(place)
+        if d == at:
+            order.append(at + len(features) - 1)
+        order += [at + 1 + n for n, h in enumerate(holes) if h.out == d]
+    spread = make(root, "reshape", part, shape=part.shape.with_dims(split))
+    return make(root, "transpose", spread, dimensions=tuple(order))
 
 
 def _interleaved(
-    root: Instruction, holes: tuple[_Holes, ...], parts: dict[tuple[int, ...], Instruction]
+    root: Instruction,
+    holes: tuple[Holes, ...],
+    parts: dict[tuple[Phases, ...], Instruction],
 ) -> Instruction:
     """The outputs of all phases, each where it belongs: from the last dimension on."""
-    sizes = list(next(iter(parts.values())).shape.dims)
+    labels = root["dim_labels"]
+    assert isinstance(labels, DimLabels)
+    sizes = list(root.shape.dims)
     for n in range(len(holes) - 1, -1, -1):
         h = holes[n]
-        split = (*sizes[: h.out + 1], 1, *sizes[h.out + 1 :])
-        sizes[h.out] *= h.phases
-        joined: dict[tuple[int, ...], Instruction] = {}
-        for before in dict.fromkeys(phases[:n] for phases in parts):
-            each = [
-                make(root, "reshape", parts[*before, r], shape=root.shape.with_dims(split))
-                for r in range(h.phases)
-            ]
-            both = make(root, "concatenate", *each, dimensions=(h.out + 1,))
-            joined[before] = make(root, "reshape", both, shape=root.shape.with_dims(tuple(sizes)))
+        sizes[h.out] = h.outputs_each * h.phases
+        before = sum(other.out < h.out for other in holes) + (labels.out_feature < h.out)
+        joined: dict[tuple[Phases, ...], Instruction] = {}
+        for outer in dict.fromkeys(phases[:n] for phases in parts):
+            each = [parts[*outer, p] for p in h.groups]
+            at = h.out + before + 1
+            is_one = len(each) == 1
+            both = each[0] if is_one else make(root, "concatenate", *each, dimensions=(at,))
+            joined[outer] = both
         parts = joined
     (whole,) = parts.values()
+    whole = make(root, "reshape", whole, shape=root.shape.with_dims(sizes))
+    ends = [SliceDim(0, n) for n in root.shape.dims]
+    for h in holes:
+        ends[h.out] = SliceDim(h.before, h.before + h.outputs)
     if whole.shape.dims == root.shape.dims:
         return whole
-    ends = tuple(SliceDim(0, n) for n in root.shape.dims)
-    return make(root, "slice", whole, slice=ends)
+    return make(root, "slice", whole, slice=tuple(ends))

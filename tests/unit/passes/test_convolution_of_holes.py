@@ -15,23 +15,36 @@ CASES = {  # lhs, rhs, result, window
     "cropped": ("1,5,6,2", "2,3,2,3", "1,5,7,3", "size=2x3 pad=-2_-1x1_-3 lhs_dilate=2x2"),
     "fewer taps": ("1,5,2,3", "2,2,3,2", "1,14,2,2", "size=2x2 pad=1_1x0_1 lhs_dilate=3x1"),
     "one tap": ("2,4,3,3", "1,1,3,2", "2,7,6,2", "size=1x1 pad=0_0x0_1 lhs_dilate=2x2"),
+    "patches": ("2,3,4,5", "4,3,5,2", "2,12,12,2", "size=4x3 pad=3_3x2_2 lhs_dilate=4x3"),
+    "joined": ("1,5,3,2", "5,8,2,3", "1,16,12,3", "size=5x8 pad=3_4x5_5 lhs_dilate=3x4"),
+    "overlapping": ("1,5,4,2", "7,2,2,3", "1,16,8,3", "size=7x2 pad=-1_10x1_1 lhs_dilate=3x2"),
     "strided": ("1,4,5,2", "2,3,2,3", "1,7,2,3", "size=2x3 stride=1x2 pad=1_0x0_0 lhs_dilate=2x1"),
 }
 
+PLAIN = "dim_labels=b01f_01io->b01f"
+GROUPS = {  # in two groups, features before places
+    "groups": ("2,6,3,4", "4,3,3,2", "2,4,9,8", "size=3x2 pad=2_2x1_1 lhs_dilate=3x2"),
+    "groups joined": ("1,4,5,3", "6,2,5,7", "1,6,16,9", "size=5x7 pad=3_4x4_4 lhs_dilate=3x3"),
+}
 
-@pytest.mark.parametrize("name", CASES)
+
+def written(name: str) -> str:
+    lhs, rhs, out, window = (CASES | GROUPS)[name]
+    rest = "dim_labels=bf01_oi01->bf01, feature_group_count=2" if name in GROUPS else PLAIN
+    return (
+        f"HloModule m\nENTRY e {{\n  x = f32[{lhs}] parameter(0)\n  w = f32[{rhs}] parameter(1)\n"
+        f"  ROOT r = f32[{out}] convolution(x, w), window={{{window}}}, {rest}\n}}\n"
+    )
+
+
+@pytest.mark.parametrize("name", CASES | GROUPS)
 @pytest.mark.parametrize("inputs", ["normal", "wild"])
 def test_places_between_holes_have_the_same_sums(
     name: str, inputs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(convolution, "LEAST_DEPTH", 1)
     monkeypatch.setattr(convolution, "LEAST_PRODUCTS", 1)
-    lhs, rhs, out, window = CASES[name]
-    module = hlo.parse(
-        f"HloModule m\nENTRY e {{\n  x = f32[{lhs}] parameter(0)\n  w = f32[{rhs}] parameter(1)\n"
-        f"  ROOT r = f32[{out}] convolution(x, w), window={{{window}}},"
-        " dim_labels=b01f_01io->b01f\n}\n"
-    )
+    module = hlo.parse(written(name))
     hlo.verify(module)
     rewritten = clone_module(module)
     assert algsimp(rewritten, only="convolution-of-holes")
@@ -48,17 +61,37 @@ def test_places_between_holes_have_the_same_sums(
     assert np.array_equal(expected, found, equal_nan=True)
 
 
+COUNTS = {  # size, pad and dilation of both dimensions, and how many convolutions stand for it
+    (16, "15_15", 16): 1,  # patches: all phases see the same
+    (9, "6_6", 4): 4,  # two or three elements, from before the first output on
+    (3, "1_2", 2): 4,
+    (4, "3_3", 2): 1,
+    (4, "2_2", 2): 4,  # one output in 8 would be computed for nothing
+}
+
+
+@pytest.mark.parametrize("form", COUNTS)
+def test_phases_that_see_the_same_are_features_of_one(form: tuple[int, str, int]) -> None:
+    size, pad, d = form
+    out = 7 * d + 2 + sum(map(int, pad.split("_"))) - size
+    module = hlo.parse(
+        "HloModule m\nENTRY e {\n  x = f32[2,8,8,128] parameter(0)\n"
+        f"  w = f32[{size},{size},128,32] parameter(1)\n  ROOT r = f32[2,{out},{out},32] "
+        f"convolution(x, w), window={{size={size}x{size} pad={pad}x{pad} lhs_dilate={d}x{d}}}, "
+        f"{PLAIN}\n}}\n"
+    )
+    hlo.verify(module)
+    assert algsimp(module)
+    made = [i for i in module.entry.instructions if i.opcode == "convolution"]
+    assert len(made) == COUNTS[form]
+
+
 def test_what_the_rewrite_makes_is_simplified_in_the_same_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Reshapes of reshapes lie below what it puts in the convolution's phase."""
     monkeypatch.setattr(convolution, "LEAST_DEPTH", 1)
     monkeypatch.setattr(convolution, "LEAST_PRODUCTS", 1)
-    lhs, rhs, out, window = CASES["two-dims"]
-    module = hlo.parse(
-        f"HloModule m\nENTRY e {{\n  x = f32[{lhs}] parameter(0)\n  w = f32[{rhs}] parameter(1)\n"
-        f"  ROOT r = f32[{out}] convolution(x, w), window={{{window}}},"
-        " dim_labels=b01f_01io->b01f\n}\n"
-    )
+    module = hlo.parse(written("two-dims"))
     assert algsimp(module)
     assert not algsimp(clone_module(module))

@@ -50,6 +50,7 @@ from hlo.backend.kernels.contraction.convolution_look import (
     untold_kernel,
 )
 from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
+from hlo.backend.kernels.contraction.convolution_words import held_in_words
 from hlo.backend.kernels.contraction.estimate import copy_work, reach
 from hlo.backend.kernels.contraction.gates import gated_plan
 from hlo.backend.kernels.contraction.gemv import Axpys, Dots, streamed
@@ -139,7 +140,7 @@ def contraction_kernels(
     if instruction.opcode == "dot":
         c = _placed(dot_contraction(instruction), buffers)
     else:
-        contraction, *arrays = convolution_contraction(instruction)
+        contraction, *arrays = held_in_words(instruction, target)
         c = _placed(contraction, buffers)
         if any(a.padded for a in arrays) and min(c.batches, c.m, c.n, c.k) > 0:
             c = sequence.copied(instruction, c, arrays)

@@ -11,6 +11,8 @@ are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from hlo.attributes.window import WindowDim
@@ -25,6 +27,11 @@ from hlo.ir.instruction import Instruction
 from hlo.ops.convolution import ConvolutionAttributes
 
 Ints = tuple[int, ...]
+# How copies between zeros hold elements: as they are, as numbers that are multiplied, or for
+# instructions that multiply pairs.
+AS_THEY_ARE: Mapping[DType, DType] = {}
+NUMBERS: Mapping[DType, DType] = {dt.BF16: dt.F32, dt.F16: dt.F32}
+PAIRS: Mapping[DType, DType] = dict.fromkeys((dt.S8, dt.U8, dt.S4, dt.U4), dt.S16)
 FAR_LARGER = 2  # A window that is so many times as large as the base changes roles with it.
 
 
@@ -96,8 +103,12 @@ def is_swapped(w: WindowDim, base: int) -> bool:
     return 0 < FAR_LARGER * base <= w.size
 
 
-def convolution_contraction(instruction: Instruction) -> tuple[Contraction, Base, Base]:
-    """The contraction, the base that is its lhs, and its rhs likewise."""
+def convolution_contraction(
+    instruction: Instruction, held: Mapping[DType, DType] = NUMBERS
+) -> tuple[Contraction, Base, Base]:
+    """The contraction, the base that is its lhs, and its rhs likewise. held: how copies hold what
+    is not held as it was.
+    """
     lhs, rhs = (o.shape for o in instruction.operands)
     attrs = ConvolutionAttributes.of(instruction.attributes)
     labels, window = attrs.dim_labels, attrs.window
@@ -108,8 +119,10 @@ def convolution_contraction(instruction: Instruction) -> tuple[Contraction, Base
         window.dims, labels.lhs_spatial, labels.rhs_spatial, labels.out_spatial, strict=True
     )
     spatial = [_Spatial(w, d, k, y, lhs.dims[d], out.dims[y]) for w, d, k, y in dims_of_each]
-    base = _base(lhs.dims, lhs.dtype, out.dtype, spatial)
-    kernel = _kernel(rhs.dims, rhs.dtype, out.dtype, spatial)
+    if held is NUMBERS and not out.dtype.is_float:
+        held = AS_THEY_ARE
+    base = _base(lhs.dims, lhs.dtype, held, spatial)
+    kernel = _kernel(rhs.dims, rhs.dtype, held, spatial)
     ls, rs, os = base.strides, kernel.strides, row_major_strides(out.dims)
     b, f = labels.lhs_batch, labels.lhs_feature
     i, o = labels.rhs_input_feature, labels.rhs_output_feature
@@ -146,7 +159,7 @@ def _check_supported(instruction: Instruction) -> None:
         )  # fmt: skip
 
 
-def _base(dims: Ints, dtype: DType, out: DType, spatial: list[_Spatial]) -> Base:
+def _base(dims: Ints, dtype: DType, held: Mapping[DType, DType], spatial: list[_Spatial]) -> Base:
     """Positions that windows reach, per dimension; a copy if any of them is not an element."""
     padded = [PaddedDim(n, n) for n in dims]
     skipped = [0] * len(dims)
@@ -163,10 +176,10 @@ def _base(dims: Ints, dtype: DType, out: DType, spatial: list[_Spatial]) -> Base
     if not needed:
         strides = row_major_strides(dims)
         return Base((), dims, strides, _dot(skipped, strides), dtype)
-    return _copied(padded, skipped, dtype, out)
+    return _copied(padded, skipped, held.get(dtype, dtype))
 
 
-def _kernel(dims: Ints, dtype: DType, out: DType, spatial: list[_Spatial]) -> Base:
+def _kernel(dims: Ints, dtype: DType, held: Mapping[DType, DType], spatial: list[_Spatial]) -> Base:
     """The kernel; a copy if the base is walked along some dimension."""
     padded = [PaddedDim(n, n) for n in dims]
     first = [0] * len(dims)
@@ -177,15 +190,14 @@ def _kernel(dims: Ints, dtype: DType, out: DType, spatial: list[_Spatial]) -> Ba
     if not any(s.swapped for s in spatial):
         strides = row_major_strides(dims)
         return Base((), dims, strides, _dot(first, strides), dtype)
-    return _copied(padded, first, dtype, out)
+    return _copied(padded, first, held.get(dtype, dtype))
 
 
-def _copied(padded: list[PaddedDim], first: list[int], dtype: DType, out: DType) -> Base:
+def _copied(padded: list[PaddedDim], first: list[int], dtype: DType) -> Base:
     """An array between zeros, with position `first` as the one that counts from 0."""
     sizes = tuple(p.size for p in padded)
     strides = row_major_strides(sizes)
-    wide = dt.F32 if dtype in (dt.BF16, dt.F16) and out.is_float else dtype
-    return Base(tuple(padded), sizes, strides, _dot(first, strides), wide)
+    return Base(tuple(padded), sizes, strides, _dot(first, strides), dtype)
 
 
 def _reach(w: WindowDim, outputs: int) -> int:

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from hlo.backend.ir.arithmetic import add, split_index, times
-from hlo.backend.ir.control import loop, ranged
+from hlo.backend.ir.arithmetic import add, advanced, split_index, times
+from hlo.backend.ir.control import loop, ranged, when
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import counted
@@ -27,6 +27,8 @@ from hlo.backend.kernels.contraction.ring import (
 )
 from hlo.backend.lanes.masked import below
 from hlo.ir.dtype import DType
+
+LEAST_RUN_BYTES = 512  # From here on a row is copied and filled by calls, not by vectors.
 
 
 class PaddedDim(Struct, frozen=True):
@@ -53,6 +55,7 @@ def padding_kernel(
     """buffers: dense source, dense result. A unit is one row of the result."""
     outer, inner = _rows(tuple(dims))
     ring = ring_of(result, target)
+    is_called = _is_called(inner, source, result)
     w = Writer()
     memory, to = (w.buffer_address(i) for i in (0, 1))
     units = 1
@@ -70,11 +73,15 @@ def padding_kernel(
                 valid = inside if valid is None else w.binary("and", valid, inside)
         start = element_address(w, memory, times(w, row, inner.source), source)
         at = element_address(w, to, times(w, u, inner.size), result)
-        _copy_row(w, ring, inner, (start, source), (at, result), valid)
+        if is_called:
+            _call_copies(w, inner, start, at, result.item_bytes, valid)
+        else:
+            _copy_row(w, ring, inner, (start, source), (at, result), valid)
 
     ranged(w, BEGIN, END, unit)
     size = units * inner.size * result.item_bytes
-    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=2 * size)
+    # Around calls plain code serves, which LLVM makes in a third of the time.
+    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=2 * size, is_glue=is_called)
 
 
 def _rows(dims: tuple[PaddedDim, ...]) -> tuple[list[PaddedDim], PaddedDim]:
@@ -103,6 +110,39 @@ def _element(w: Writer, dim: PaddedDim, position: Value) -> tuple[Value, Value |
         rest = w.compare("icmp eq", w.binary("urem", moved, w.int(dim.base)), w.int(0))
         inside = w.binary("and", inside, rest)
     return w.select(inside, element, w.int(0)), inside
+
+
+def _is_called(dim: PaddedDim, source: DType, result: DType) -> bool:
+    """Whether a row is one run of equal elements between zeros, and long."""
+    is_run = dim.base == 1 and source is result and result.bits >= 8
+    return is_run and dim.source > 0 and dim.size * result.item_bytes >= LEAST_RUN_BYTES
+
+
+def _call_copies(
+    w: Writer, dim: PaddedDim, source: Value, to: Value, item_bytes: int, valid: Value | None
+) -> None:
+    """A row: zeros, as many elements as reach it, zeros; zeros alone where it is not valid."""
+    low = min(max(dim.low, 0), dim.size)
+    first = max(-dim.low, 0)
+    count = max(0, min(dim.source - first, dim.size - low))
+
+    def fill(begin: int, size: int) -> None:
+        if size:
+            w.fill_bytes(advanced(w, to, begin * item_bytes, "i8"), 0, size * item_bytes)
+
+    def copy() -> None:
+        fill(0, low)
+        if count:
+            begin = advanced(w, source, first * item_bytes, "i8")
+            at = advanced(w, to, low * item_bytes, "i8")
+            w.copy_bytes(at, begin, w.int(count * item_bytes))
+        fill(low + count, dim.size - low - count)
+
+    if valid is None:
+        copy()
+        return
+    when(w, valid, copy)
+    when(w, w.binary("xor", valid, w.int(1, "i1")), lambda: fill(0, dim.size))
 
 
 def _copy_row(

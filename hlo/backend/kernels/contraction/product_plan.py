@@ -17,6 +17,11 @@ from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Sums
 from hlo.backend.kernels.contraction.axes import Axes, Axis, Contraction, extent, merged, only
+from hlo.backend.kernels.contraction.depth_blocks import (
+    DEPTH_BLOCK,
+    DEPTH_WHOLE,
+    depth_block,
+)
 from hlo.backend.kernels.contraction.packing_form import Packing, Panels, Source
 from hlo.backend.kernels.contraction.ring import Ring, is_plain
 from hlo.backend.kernels.contraction.spread import is_spread, rows_that_fit
@@ -25,9 +30,6 @@ from hlo.backend.kernels.contraction.tile_shape import tile_shape
 from hlo.ir.dtype import DType
 from hlo.machine import COMMON, Machine
 
-DEPTH_BLOCK = 1024
-DEPTH_WHOLE = 2048  # Depths up to this are not worth a second block.
-WINDOWS_WHOLE = 4096  # The same where few columns meet windows that are read where they lie.
 # The share of a first reading that it costs to read a factor again, or to pack it, where another
 # thread does so in part.
 PACKED_AGAIN = 0.1
@@ -35,7 +37,6 @@ PIECE_LINES = 3  # A row of a group up to so many lines is a piece: its ends are
 # From so many bytes of lhs that are read again per product on, rows are packed whole.
 READ_AGAIN = 0.03
 COPIES_BYTES = 4 * COMMON.last_cache.bytes  # The largest rhs that is packed whole for that.
-LEAST_DEPTH = 16  # The least depth of a block: packing in squares needs more than one of them.
 UNIT_FLOPS = 1 << 20  # Less work is not worth a unit
 SECOND_FLOPS = 1 << 16  # but for a second thread.
 UNITS = 16
@@ -358,28 +359,9 @@ def _even(blocks: int, others: int) -> int:
 
 
 def _depth_block(plan: ProductPlan) -> int:
-    """Depths that are packed at a time: whole runs of lhs where they are short."""
-    k = plan.contraction.k
-    if k <= (
-        WINDOWS_WHOLE if plan.lhs is Reading.IN_PLACE and not _rows_lie(plan) else DEPTH_WHOLE
-    ):
-        return k
-    run = plan.lhs_packing.source.depth[-1][0]
-    if 1 < run < k:
-        return _whole_runs(run)
-    size = -(-k // -(-k // DEPTH_BLOCK))
-    size = -(-size // LEAST_DEPTH) * LEAST_DEPTH
-    while 0 < k % size < LEAST_DEPTH:
-        size += LEAST_DEPTH
-    return size
-
-
-def _whole_runs(run: int) -> int:
-    """About DEPTH_BLOCK depths: runs, or an even part of one."""
-    if run <= DEPTH_BLOCK:
-        return DEPTH_BLOCK // run * run
-    sizes = range(DEPTH_BLOCK, DEPTH_BLOCK // 4, -1)
-    return next((size for size in sizes if run % size == 0), DEPTH_BLOCK)
+    row = plan.columns.count * plan.rhs_packing.k_step * plan.ring.scalar_bytes
+    is_read = plan.lhs is Reading.IN_PLACE and not _rows_lie(plan)
+    return depth_block(plan.lhs_packing, row, is_read=is_read)
 
 
 def _rows_lie(plan: ProductPlan) -> bool:

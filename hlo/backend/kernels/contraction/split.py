@@ -29,7 +29,8 @@ from hlo.ir.dtype import DType
 
 LONG = 4096
 PART = 1024  # About how many depths a part has.
-MOST_PARTS = 1 / 8  # The most that the parts' results may take, as a share of the factors' bytes.
+MOST_PARTS = 1  # The most that the parts' results may take, as a share of the factors' bytes.
+MOST_NUMBER = 4096  # The most parts.
 STREAMS = 8  # Parts of a matrix with short rows.
 LEAST_STREAM = 256
 BLOCK_OF_PARTS = 8  # Parts that are added first, and blocks of them that are added then.
@@ -63,14 +64,20 @@ def _split(c: Contraction, ring: Ring, place: int, parts: int) -> tuple[Contract
     size = c.batches * c.m * c.n
     if parts * size > MOST_PARTS * (reach(c, "lhs") + reach(c, "rhs")):
         return None
-    first = c.depth[0]
-    length = first.size // parts
-    split = Axis(parts, length * first.lhs, length * first.rhs, size)
+    split, depth, left = [], list(c.depth), parts
+    while left > 1:
+        axis = depth.pop(0)
+        number = min(left, axis.size)  # A whole axis, or a divisor of it.
+        left //= number
+        length = axis.size // number
+        split.append(Axis(number, length * axis.lhs, length * axis.rhs, left * size))
+        if length > 1:
+            depth.insert(0, replace(axis, size=length))
     return (
         replace(
             c,
-            batch=(split, *c.batch),
-            depth=(replace(first, size=length), *c.depth[1:]),
+            batch=(*split, *c.batch),
+            depth=tuple(depth) or (Axis(1),),
             out=partial_type(ring),
             out_buffer=place,
         ),
@@ -79,10 +86,17 @@ def _split(c: Contraction, ring: Ring, place: int, parts: int) -> tuple[Contract
 
 
 def _parts(c: Contraction, length: int) -> int | None:
-    """A divisor of the outermost depth axis that makes parts of about `length` depths."""
-    size = c.depth[0].size
-    divisors = [d for d in range(2, min(size, 4096) + 1) if size % d == 0]
-    good = [d for d in divisors if length // 2 <= c.k // d <= 2 * length]
+    """How many parts of about `length` depths: some outermost axes whole, and a divisor of the
+    next.
+    """
+    outer, found = 1, []
+    for axis in c.depth:
+        divisors = range(1, min(axis.size, MOST_NUMBER // outer) + 1)
+        found += [outer * d for d in divisors if axis.size % d == 0]
+        outer *= axis.size
+        if outer > MOST_NUMBER:
+            break
+    good = [d for d in found if d > 1 and length // 2 <= c.k // d <= 2 * length]
     return min(good, key=lambda d: abs(c.k // d - length), default=None)
 
 

@@ -36,12 +36,34 @@ def test_few_rows_of_a_long_depth_are_split_where_they_leave_the_caches(
 
 
 def test_few_units_are_an_even_number() -> None:
-    """Three rows of the kernel are the batch: three blocks of the others would be nine units."""
+    """Three rows of the kernel are the batch: five blocks of the others would be 15 units."""
     window = "window={size=56x56 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf"
-    shapes = "8,56,56,64", "8,56,56,64", "3,3,64,64"
+    shapes = "1,56,56,64", "1,56,56,64", "3,3,64,64"
     made = sequence(*shapes, f"convolution(a, b), {window}")
     product = max((call.kernel for call in made.calls if call.when is None), key=lambda k: k.flops)
-    assert product.units == 12
+    assert product.units == 18
+
+
+def test_parts_of_depth_are_images_and_rows_of_them() -> None:
+    """Two images alone would be two parts of 16,384 depths."""
+    window = "window={size=16x32x32 pad=1_1x1_1x1_1}, dim_labels=f012b_i012o->012bf"
+    shapes = "2,16,32,32,32", "2,16,32,32,64", "3,3,3,32,64"
+    made = sequence(*shapes, f"convolution(a, b), {window}")
+    assert made.sums is not None
+    assert made.sums.plan.startswith("parts: ")
+    product = max((call.kernel for call in made.calls if call.when is None), key=lambda k: k.flops)
+    assert product.units == 32
+
+
+@pytest.mark.parametrize(("side", "features", "is_cut"), [(14, 384, True), (14, 64, False),
+                                                          (7, 1024, False)])  # fmt: skip
+def test_windows_meet_all_columns_at_once(side: int, features: int, is_cut: bool) -> None:  # noqa: FBT001
+    """Depth is cut where a panel of all columns would fill the cache, but not into short blocks."""
+    window = f"window={{size={side}x{side} pad=0_1x0_1 rhs_dilate=2x2}}"
+    shapes = f"8,{2 * side},{2 * side},192", f"8,{side},{side},{features}", f"3,3,192,{features}"
+    made = sequence(*shapes, f"convolution(a, b), {window}, dim_labels=f01b_i01o->01bf")
+    assert made.sums is not None
+    assert ("depth first" in made.sums.plan) is is_cut
 
 
 FEW_COLUMNS = {  # lhs, rhs, result, the instruction

@@ -1,0 +1,94 @@
+"""Padded convolutions of narrow types: copies between zeros hold what word instructions take."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import hlo
+from hlo import driver
+from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.machine import NAMED
+from tests.support.contraction_harness import Compiled, levels, target_of
+
+BF16 = ml_dtypes.bfloat16
+INTEGERS = [("s8", "s8", "s32"), ("u8", "s8", "s32"), ("s8", "u8", "u32"), ("u8", "u8", "s32"),
+            ("s4", "s8", "s32"), ("s8", "u4", "s8"), ("s16", "s8", "s32")]  # fmt: skip
+WINDOWS = {  # lhs, rhs, result, the rest
+    "same": ("2,9,11,32", "3,3,32,24", "2,9,11,24", "size=3x3 pad=1_1x1_1"),
+    "strided": ("1,12,13,18", "3,5,18,33", "1,6,5,33", "size=3x5 stride=2x3 pad=1_0x2_2"),
+    "dilated": ("1,10,9,40", "3,2,40,17", "1,12,12,17", "size=3x2 pad=3_3x3_2 rhs_dilate=2x2"),
+    "holes": ("1,5,6,24", "4,3,24,20", "1,10,12,20", "size=4x3 pad=2_2x1_2 lhs_dilate=2x2"),
+}
+
+
+def text(types: tuple[str, str, str], name: str) -> str:
+    (left, right, out), (x, y, r, window) = types, WINDOWS[name]
+    return (
+        f"HloModule m\nENTRY e {{\n  x = {left}[{x}] parameter(0)\n  y = {right}[{y}] parameter(1)"
+        f"\n  ROOT r = {out}[{r}] convolution(x, y), window={{{window}}}, "
+        "dim_labels=b01f_01io->b01f\n}\n"
+    )
+
+
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("types", INTEGERS, ids="-".join)
+def test_integers_wrap(types: tuple[str, str, str], name: str, level: str) -> None:
+    module = hlo.parse(text(types, name))
+    rng = np.random.default_rng(0)
+    values = []
+    for parameter in module.entry.parameters:
+        low, high = parameter.shape.dtype.int_range
+        array = rng.integers(low, high + 1, parameter.shape.dims)
+        array[:, 0], array[:, -1, -1] = low, high
+        values.append(array.astype(parameter.shape.dtype.numpy))
+    root = module.entry.root
+    result = np.zeros(root.shape.dims, root.shape.dtype.numpy)
+    Compiled(contraction_kernels(root, target_of(level)), level)(values, result, 3)
+    np.testing.assert_array_equal(result, hlo.evaluate(module, *values))
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("out", ["f32", "bf16"])
+def test_bf16_within_the_bound_of_its_sums(name: str, out: str) -> None:
+    module, wide = hlo.parse(text(("bf16", "bf16", out), name)), text(("f64",) * 3, name)
+    rng = np.random.default_rng(1)
+    values = [rng.standard_normal(p.shape.dims).astype(BF16) for p in module.entry.parameters]
+    exact, weight = (
+        hlo.evaluate(hlo.parse(wide), *(f(v.astype(np.float64)) for v in values))
+        for f in (np.positive, np.abs)
+    )
+    result = hlo.compile(module, cache=False).run_guarded(*values).astype(np.float64)
+    unit = 2.0**-8 if out == "bf16" else 0.0
+    assert (np.abs(result - exact) <= 2.0**-20 * weight + unit * np.abs(exact)).all()
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_subnormal_and_infinite_factors_beside_zeros(side: int) -> None:
+    module = hlo.parse(text(("bf16", "bf16", "f32"), "same"))
+    values = [np.ones(p.shape.dims, BF16) for p in module.entry.parameters]
+    values[1 - side][:] = 1e30
+    values[side][:] = 0
+    values[side][-1, -1] = -1e-39
+    run = hlo.compile(module, cache=False)
+    np.testing.assert_allclose(run(*values), hlo.evaluate(module, *values), rtol=1e-6)
+    values[1][0, 0, 2, 3] = np.inf
+    values[0][0, 0, 0, 1] = np.nan
+    np.testing.assert_allclose(run(*values), hlo.evaluate(module, *values), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "types", "instruction"), [
+    ("x86-64-v3", ("s8", "s8", "s32"), "vpmaddwd"), ("znver4", ("s8", "s8", "s32"), "vpdpwssd"),
+    ("znver4", ("u8", "s8", "s32"), "vpdpbusd"), ("znver4", ("bf16", "bf16", "bf16"), "vdpbf16ps"),
+])  # fmt: skip
+def test_the_machines_instruction(name: str, types: tuple[str, str, str], instruction: str) -> None:
+    module = hlo.parse(text(types, "same"))
+    assert instruction in driver.emit_stage(module, "asm", machine=NAMED[name])
+
+
+def test_halves_stay_numbers() -> None:
+    """No instruction multiplies pairs of them here: copies widen them once."""
+    asm = driver.emit_stage(hlo.parse(text(("f16", "f16", "f32"), "same")), "asm",
+                                machine=NAMED["znver4"])  # fmt: skip
+    assert "vdpbf16ps" not in asm
+    assert "vfmadd" in asm
