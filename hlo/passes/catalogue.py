@@ -56,6 +56,7 @@ _COMMON: dict[str, Pass] = {
 NEEDS: dict[str, Set[str]] = {
     "batchnorm_expander": opcodes(Trait.EXPANDED),
     "conditional-to-select": frozenset({"conditional"}),
+    "factor-slicing": opcodes(Trait.CUTS) | opcodes(Trait.CUTS_AT),
     "gate-fusion": frozenset({"while"}),
     "map-expander": frozenset({"map"}),
     "narrow-scatter-rewriter": frozenset({"scatter"}),
@@ -162,6 +163,7 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         "gate-fusion",
         *FUSED,
         "block-fusion",
+        "factor-slicing",
     )
 
 
@@ -196,6 +198,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("algsimp", "fusion", "rewrites do not look into fusions"),
     ("fusion", "block-fusion", "blocks are made of whole kernels"),
     ("fusion", "gate-fusion", "gates are a kernel of their own before they are the product's"),
+    ("block-fusion", "factor-slicing", "blocks are made of products of whole arrays"),
     ("gate-fusion", "dce", "the computations of what was joined are nobody's"),
     ("mask-skipping", "fusion", "what a mask leaves out is not seen inside of fusions"),
     ("score-order", "mask-skipping", "bands are cut of scores in one order"),

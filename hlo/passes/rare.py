@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from hlo.passes.batchnorm_expander import batchnorm_expander
 from hlo.passes.conditional_to_select import conditional_to_select
+from hlo.passes.factor_slicing import factor_slicing
 from hlo.passes.gate_fusion import gate_fusion
 from hlo.passes.map_expander import map_expander
 from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter
@@ -27,6 +28,7 @@ from hlo.passes.while_loop_unroller import while_loop_unroller
 RARE: dict[str, Callable[..., bool]] = {
     "batchnorm_expander": batchnorm_expander,
     "conditional-to-select": conditional_to_select,
+    "factor-slicing": factor_slicing,
     "gate-fusion": gate_fusion,
     "map-expander": map_expander,
     "narrow-scatter-rewriter": narrow_scatter_rewriter,

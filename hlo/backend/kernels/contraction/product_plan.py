@@ -16,7 +16,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Sums
-from hlo.backend.kernels.contraction.axes import Axes, Axis, Contraction, extent, merged, only
+from hlo.backend.kernels.contraction.axes import (
+    Axes,
+    Axis,
+    Contraction,
+    extent,
+    merged,
+    only,
+)
 from hlo.backend.kernels.contraction.packing_form import Packing, Panels, Source
 from hlo.backend.kernels.contraction.ring import Ring, is_plain
 from hlo.backend.kernels.contraction.spread import is_spread, rows_that_fit
