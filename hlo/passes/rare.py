@@ -13,9 +13,11 @@ from hlo.passes.factor_slicing import factor_slicing
 from hlo.passes.gate_fusion import gate_fusion
 from hlo.passes.map_expander import map_expander
 from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter
+from hlo.passes.overwritten_start_remover import overwritten_start_remover
 from hlo.passes.ragged_all_to_all_rewriter import ragged_all_to_all_rewriter
 from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
 from hlo.passes.rng_expander import rng_expander
+from hlo.passes.row_update_mover import row_update_mover
 from hlo.passes.scaled_dot_rewriter import scaled_dot_rewriter
 from hlo.passes.scan_expander import scan_expander
 from hlo.passes.simplify_conditional import simplify_conditional
@@ -32,9 +34,11 @@ RARE: dict[str, Callable[..., bool]] = {
     "gate-fusion": gate_fusion,
     "map-expander": map_expander,
     "narrow-scatter-rewriter": narrow_scatter_rewriter,
+    "overwritten-start-remover": overwritten_start_remover,
     "ragged-all-to-all-rewriter": ragged_all_to_all_rewriter,
     "ragged-dot-rewriter": ragged_dot_rewriter,
     "rng-expander": rng_expander,
+    "row-update-mover": row_update_mover,
     "scaled-dot-rewriter": scaled_dot_rewriter,
     "scan_expander": scan_expander,
     "simplify-conditional": simplify_conditional,
