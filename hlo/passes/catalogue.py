@@ -72,6 +72,7 @@ NEEDS: dict[str, Set[str]] = {
     "while-loop-dot-batching": frozenset({"while"}),
     "while-loop-interchange": frozenset({"while"}),
     "while-loop-invariant-code-motion": frozenset({"while"}),
+    "while-loop-ranges": frozenset({"while"}),
     "while-loop-unroller": frozenset({"while"}),
 }
 
@@ -139,8 +140,8 @@ def _simplify(algsimp: str, *padder: str) -> tuple[str, ...]:
         "batchnorm_expander",
         "tuple-simplifier",
         "dce",
-        f"fixpoint({algsimp},constant_folding,simplify-conditional,while-loop-unroller,"
-        "tuple-simplifier,cse,dce)",
+        f"fixpoint({algsimp},constant_folding,simplify-conditional,while-loop-ranges,"
+        "while-loop-unroller,tuple-simplifier,cse,dce)",
     )
 
 

@@ -25,6 +25,7 @@ from hlo.passes.table_lookup_mover import table_lookup_mover
 from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
 from hlo.passes.while_loop_interchange import while_loop_interchange
 from hlo.passes.while_loop_invariant_code_motion import while_loop_invariant_code_motion
+from hlo.passes.while_loop_ranges import while_loop_ranges
 from hlo.passes.while_loop_unroller import while_loop_unroller
 
 RARE: dict[str, Callable[..., bool]] = {
@@ -46,5 +47,6 @@ RARE: dict[str, Callable[..., bool]] = {
     "while-loop-dot-batching": while_loop_dot_batching,
     "while-loop-interchange": while_loop_interchange,
     "while-loop-invariant-code-motion": while_loop_invariant_code_motion,
+    "while-loop-ranges": while_loop_ranges,
     "while-loop-unroller": while_loop_unroller,
 }
