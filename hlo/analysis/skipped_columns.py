@@ -415,6 +415,14 @@ def _negate(_: Instruction, facts: list[Fact]) -> Fact:
     return Fact(size=a.size, is_zero=a.is_zero, guards=a.guards) if a.size is not None else ANY
 
 
+def _abs(_: Instruction, facts: list[Fact]) -> Fact:
+    (a,) = facts
+    if (interval := _interval(a)) is not None:
+        ends = [abs(x) for x in interval]
+        return Fact(low=0 if interval[0] < 0 < interval[1] else min(ends), high=max(ends))
+    return Fact(size=a.size, is_zero=a.is_zero, guards=a.guards) if a.size is not None else ANY
+
+
 def _tanh(_: Instruction, facts: list[Fact]) -> Fact:
     (a,) = facts
     return Fact(size=0.0, guards=a.guards) if a.size is not None else ANY
@@ -436,5 +444,5 @@ def _convert(one: Instruction, facts: list[Fact]) -> Fact:
 _RULES: dict[str, Callable[[Instruction, list[Fact]], Fact]] = {
     "multiply": _times, "add": _plus, "subtract": _plus, "divide": _over, "exponential": _exp,
     "select": _select, "compare": _compare, "and": _and, "or": _and, "not": _not,
-    "negate": _negate, "tanh": _tanh, "convert": _convert,
+    "negate": _negate, "abs": _abs, "tanh": _tanh, "convert": _convert,
 }  # fmt: skip

@@ -14,6 +14,7 @@ from hlo.ops.table import Trait, opcodes
 from hlo.passes.algsimp import algsimp
 from hlo.passes.call_inliner import call_inliner
 from hlo.passes.constant_folding import constant_folding
+from hlo.passes.convert_operand_folding import convert_operand_folding
 from hlo.passes.cse import cse
 from hlo.passes.dce import dce
 from hlo.passes.dot_strength_reduction import dot_strength_reduction
@@ -35,6 +36,7 @@ _COMMON: dict[str, Pass] = {
     "block-fusion": block_fusion,
     "call-inliner": call_inliner,
     "constant_folding": constant_folding,
+    "convert_operand_folding": convert_operand_folding,
     "cse": cse,
     "dce": dce,
     "dot-strength-reduction": dot_strength_reduction,
@@ -73,6 +75,7 @@ NEEDS: dict[str, Set[str]] = {
     "while-loop-interchange": frozenset({"while"}),
     "while-loop-invariant-code-motion": frozenset({"while"}),
     "while-loop-ranges": frozenset({"while"}),
+    "while-loop-state-splitting": frozenset({"while"}),
     "while-loop-unroller": frozenset({"while"}),
 }
 
@@ -116,6 +119,7 @@ LOOPS = (
     "while-loop-invariant-code-motion",
     "tuple-simplifier",
     "while-loop-dot-batching",
+    "while-loop-state-splitting",
     "tuple-simplifier",
     "dce",
 )
@@ -154,6 +158,7 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         "reshape-mover",
         algsimp,
         *LOOPS,
+        "convert_operand_folding",
         "narrow-scatter-rewriter",
         "index-narrower",
         "cse",
@@ -226,6 +231,12 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("fusion", "dce", "computations whose fusions were written out are nobody's"),
     (
         "while-loop-invariant-code-motion",
+        "convert_operand_folding",
+        "what a loop need not convert again is converted before it",
+    ),
+    ("convert_operand_folding", "fusion", "what a product reads as it is needs no kernel"),
+    (
+        "while-loop-invariant-code-motion",
         "reduction-operand-transposer",
         "what a loop does not change is seen as an array that it reads",
     ),
@@ -252,6 +263,16 @@ ORDER: tuple[tuple[str, str, str], ...] = (
         "while-loop-interchange",
         "fusion",
         "a loop whose body is in kernels already stays one of arrays",
+    ),
+    (
+        "while-loop-invariant-code-motion",
+        "while-loop-state-splitting",
+        "what no trip changes need not be taken apart",
+    ),
+    (
+        "while-loop-state-splitting",
+        "while-loop-interchange",
+        "rows go through a loop apart before their elements do",
     ),
     (
         "while-loop-invariant-code-motion",

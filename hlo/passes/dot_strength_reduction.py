@@ -7,6 +7,9 @@ of its lanes and instructions do nothing. Measured against tiles on AVX-512 (Zen
 rows: 0.12 to 0.6 of the time for depths of 2 and up to 8 columns, 0.65 to 0.9 for 4, 0.6 to 0.95
 for 8 and 12; from 16 columns or depths on it takes longer. Thousands of matrices of 2x2 to
 8x8: 0.25 to 0.85.
+
+A dot without rows and columns of its own (every dimension is of both factors) has no tiles at all.
+Where depth does not run along both factors, a sum over strides is best taken by lanes of results.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ MOST_COLUMNS = 8
 
 
 def dot_strength_reduction(module: Module) -> bool:
-    """Write dots of few columns and a short depth as sums of products.
+    """Write dots of few columns and a short depth, or of no rows and columns, as sums of products.
 
     dot(x, y) => reduce(spread(x) * spread(y)), in f32 where the type is narrower. O(instructions).
     """
@@ -47,9 +50,17 @@ def _is_short(dot: Instruction) -> bool:
     if len({_kind(s.dtype) for s in shapes}) > 1 or dot.shape.dtype.is_pred:
         return False
     own, contracted = operand_dims(dot)
+    if all(None not in pair for pair in own):
+        return not _runs_along_depth(dot, contracted)
     columns = prod(n for n, (left, _) in zip(dot.shape.dims, own, strict=True) if left is None)
     depth = prod(dot.operands[0].shape.dims[d] for d, _ in contracted if d is not None)
     return 1 < depth <= MOST_DEPTH and columns <= MOST_COLUMNS
+
+
+def _runs_along_depth(dot: Instruction, contracted: Sequence[OperandDims]) -> bool:
+    """Whether both factors' neighbours in memory are neighbours in depth."""
+    ends = [{pair[side] for pair in contracted} for side in (0, 1)]
+    return all(x.shape.rank - 1 in end for x, end in zip(dot.operands, ends, strict=True))
 
 
 def _kind(dtype: DType) -> tuple[bool, bool]:

@@ -26,6 +26,7 @@ from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
 from hlo.passes.while_loop_interchange import while_loop_interchange
 from hlo.passes.while_loop_invariant_code_motion import while_loop_invariant_code_motion
 from hlo.passes.while_loop_ranges import while_loop_ranges
+from hlo.passes.while_loop_state_splitting import while_loop_state_splitting
 from hlo.passes.while_loop_unroller import while_loop_unroller
 
 RARE: dict[str, Callable[..., bool]] = {
@@ -48,5 +49,6 @@ RARE: dict[str, Callable[..., bool]] = {
     "while-loop-interchange": while_loop_interchange,
     "while-loop-invariant-code-motion": while_loop_invariant_code_motion,
     "while-loop-ranges": while_loop_ranges,
+    "while-loop-state-splitting": while_loop_state_splitting,
     "while-loop-unroller": while_loop_unroller,
 }

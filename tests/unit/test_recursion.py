@@ -147,7 +147,6 @@ ALLOWED = {
         attributes.mesh.Mesh.array attributes.subgroups.Tile.flat
         backend.plan_rows.PlanRow.estimate_us backend.plan_rows.PlanRow.lines
         backend.plan_rows.PlanRow.us
-        backend.isa.target.Target.vector_bytes
         indexing.affine.Atom.__init__*2 backend.lanes.nest.Nest.depth
         backend.entry.polling._Function.place
         backend.kernels.contraction.microkernel.Factor.vector

@@ -41,9 +41,7 @@ def kernel_makers(
 
             return (partial(contraction_kernels, known=known),)
         case KernelFamily.SORT:
-            from hlo.backend.kernels.sorting.sort import sort_kernel
-
-            return (sort_kernel,)
+            return (_sorting(instruction),)
         case KernelFamily.SCATTER:
             from hlo.backend.kernels.scatter.scatter import scatter_kernel
             from hlo.backend.kernels.scatter.wide import wide_scatter_kernels
@@ -89,6 +87,16 @@ def _is_matrix_call(kind: KernelFamily | str) -> bool:
 def unprepared_makers(instruction: Instruction, known: KnownLeaves) -> tuple[KernelMaker, ...]:
     """The same, each constant being left as it is: code for several machines shares them."""
     return kernel_makers(instruction)
+
+
+def _sorting(instruction: Instruction) -> KernelMaker:
+    if instruction.opcode == "topk":
+        from hlo.backend.kernels.sorting.topk import topk_kernel
+
+        return topk_kernel
+    from hlo.backend.kernels.sorting.sort import sort_kernel
+
+    return sort_kernel
 
 
 def _fused() -> tuple[KernelMaker, ...]:

@@ -6,7 +6,14 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
-from hlo.passes.patterns.matching import has_one_user, same_array, splat, splat_literal
+from hlo.passes.patterns.matching import (
+    has_one_user,
+    ints,
+    is_plain,
+    same_array,
+    splat,
+    splat_literal,
+)
 from hlo.passes.rewriting import rewrite
 
 
@@ -47,6 +54,22 @@ def convert_twice(root: Instruction) -> Instruction | None:
     if through_float and not x.shape.dtype.is_float and not holds(root.shape.dtype, x.shape.dtype):
         return None
     return make(root, "convert", x, shape=root.shape)
+
+
+@rewrite("convert", operand="transpose")
+def convert_of_transpose(root: Instruction) -> Instruction | None:
+    """convert(transpose(x)) => transpose(convert(x))  where dots alone read it: they have dimension
+    numbers
+    """
+    (turned,) = root.operands
+    (x,) = turned.operands
+    if not root.users or any(user.opcode != "dot" for user in root.users):
+        return None
+    if not has_one_user(turned) or not is_plain(x.shape):
+        return None
+    converted = make(root, "convert", x, shape=x.shape.with_dtype(root.shape.dtype))
+    order = ints(turned, "dimensions")
+    return make(root, "transpose", converted, shape=root.shape, dimensions=order)
 
 
 @rewrite("convert", operand="select")

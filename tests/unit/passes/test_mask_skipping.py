@@ -34,6 +34,17 @@ def windowed(text: str, wide: int) -> str:
     return text.replace(f"hp = pred[{scores}] compare(row, column), direction=GE", near)
 
 
+def neighbouring(text: str, wide: int) -> str:
+    """The causal program where rows see the columns on both sides that are near."""
+    scores = f"{LENGTH},{LENGTH}"
+    near = f"""far = s32[] constant({wide})
+  fars = s32[{scores}] broadcast(far), dimensions={{}}
+  between = s32[{scores}] subtract(row, column)
+  distance = s32[{scores}] abs(between)
+  hp = pred[{scores}] compare(distance, fars), direction=LT"""
+    return text.replace(f"hp = pred[{scores}] compare(row, column), direction=GE", near)
+
+
 def causal_gradients(heads: int, length: int, *, of_all: bool = False) -> str:
     """Gradients of a causal attention; scores of what is masked get the gradient 0."""
     wide = f"{heads},{length},{length}"
@@ -111,6 +122,8 @@ def test_rows_see_the_columns_up_to_their_own() -> None:
 def test_windows_leave_out_columns_on_both_sides() -> None:
     module = skipping(windowed(causal(1, LENGTH), 140))
     assert widths(module) == [276, 479, 483]
+    module = skipping(neighbouring(causal(1, LENGTH), 140))
+    assert widths(module) == [414, 479, 621]
 
 
 @pytest.mark.parametrize(

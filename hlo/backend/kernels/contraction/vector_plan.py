@@ -11,7 +11,7 @@ from math import prod
 
 from hlo.backend.ir.kernel import Sums
 from hlo.backend.kernels.contraction.axes import Contraction, extent, merged, only
-from hlo.backend.kernels.contraction.ring import Ring
+from hlo.backend.kernels.contraction.ring import Ring, is_plain
 from hlo.backend.kernels.contraction.sum_blocks import (
     BLOCK,
     FEW,
@@ -41,13 +41,20 @@ def most_rows(c: Contraction, ring: Ring) -> int:
 
 
 def streams_columns(c: Contraction, ring: Ring) -> bool:
-    """Whether few rows meet a large matrix whose rows are the columns' runs."""
+    """Whether few rows meet a matrix whose rows are the columns' runs, and that is large or of
+    another type."""
     if c.m > most_rows(c, ring) or c.is_diagonal or len(c.columns) != 1 or len(c.depth) != 1:
         return False
     (columns,) = c.columns
     matrices = extent(tuple(a for a in c.batch if a.rhs))
-    large = matrices * c.k * c.n * c.rhs.dtype.item_bytes >= STREAMED_BYTES
-    return large and (columns.out, columns.rhs) == (1, 1) and c.n >= 8 * ring.lanes
+    is_large = matrices * c.k * c.n * c.rhs.dtype.item_bytes >= STREAMED_BYTES
+    # Tiles read numbers of their own type where they lie; others would be packed, to be read once.
+    is_converted = not is_plain(c.rhs.dtype, ring) and not has_words(c, ring)
+    return (
+        (is_large or is_converted)
+        and (columns.out, columns.rhs) == (1, 1)
+        and c.n >= 8 * ring.lanes
+    )
 
 
 def column_blocks(c: Contraction, ring: Ring) -> int:

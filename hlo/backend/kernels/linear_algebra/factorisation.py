@@ -5,7 +5,8 @@
 A block of rows is computed in tiles of a few vectors: the sum over what is above it stays in
 registers, so that each U[p, j] is loaded once for all rows of the block; the first tile holds the
 diagonal, whose pivots the other tiles use. A lower factor is the conjugate transpose of U: it is
-turned in squares of registers on the way in and out. One unit is one matrix.
+turned in squares of registers on the way in and out. One unit is one matrix. Many small matrices
+are factored together, a matrix a lane (cholesky_lanes.py).
 Source: left-looking Cholesky (Golub, Van Loan 4.2), blocked by rows.
 """
 
@@ -21,9 +22,11 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded, narrowed, written
+from hlo.backend.kernels.linear_algebra.cholesky_lanes import cholesky_lanes_kernel
 from hlo.backend.kernels.linear_algebra.factor_form import GROUP, Factor, FactorForm, factor_of
 from hlo.backend.kernels.linear_algebra.factor_nest import factor_schedule
 from hlo.backend.kernels.linear_algebra.matrices import Numbers
+from hlo.backend.kernels.linear_algebra.matrix_lanes import matrix_lanes
 from hlo.backend.lanes.masked import below
 from hlo.backend.lanes.nest import Nest
 from hlo.ir.instruction import Instruction
@@ -40,6 +43,9 @@ def cholesky_kernel(instruction: Instruction, target: Target) -> Kernel | None:
 
 def factor_kernel(factor: Factor, target: Target) -> Kernel | None:
     """buffers: a, the factor, the failures if it reports, scratch. None for huge matrices."""
+    together = matrix_lanes(factor.dtype, (factor.batch, factor.size, factor.size), target.machine)
+    if together is not None:
+        return cholesky_lanes_kernel(factor, together, target)
     w = Writer()
     build = _Build(Nest(w, target), factor)
     if build.form.scratch_bytes > MOST_SCRATCH_BYTES:

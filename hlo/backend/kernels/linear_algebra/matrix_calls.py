@@ -13,6 +13,7 @@ from hlo.backend.kernels.linear_algebra.factor_form import factor_of
 from hlo.backend.kernels.linear_algebra.factorisation import cholesky_kernel, factor_kernel
 from hlo.backend.kernels.linear_algebra.lapack_call import LETTERS, LapackCall
 from hlo.backend.kernels.linear_algebra.lapack_routines import ROUTINES
+from hlo.backend.kernels.linear_algebra.lu_lanes import lu_lanes_kernel
 from hlo.backend.kernels.linear_algebra.triangular import solve_kernel, triangular_kernel
 from hlo.backend.kernels.linear_algebra.triangular_form import system_of
 from hlo.ir import dtype as dt
@@ -37,8 +38,9 @@ def matrix_kernel(instruction: Instruction, target: Target) -> Kernel | None:
         return None
     if not _has_signature(instruction, name, is_real=letter in "sd"):
         return None  # the reference says what is wrong with it
-    if name in LAPACK:
-        return LAPACK[name](instruction, config, target)
+    own = LAPACK[name](instruction, config, target) if name in LAPACK else None
+    if own is not None:
+        return own
     letters, rank, steps = ROUTINES.get(name, ("", 0, None))
     if steps is None or letter not in letters:
         return None
@@ -111,6 +113,17 @@ def _trsm(instruction: Instruction, config: Config, target: Target) -> Kernel | 
     return solve_kernel(system, target)
 
 
+def _getrf(instruction: Instruction, _: Config, target: Target) -> Kernel | None:
+    a = instruction.operands[0].shape
+    factors, pivots, failures = instruction.shape.elements
+    batch, least = a.dims[:-2], min(a.dims[-2:])
+    fits = factors.dims == a.dims and factors.dtype is a.dtype
+    fits &= pivots.dims == (*batch, least) and failures.dims == batch
+    if not fits or pivots.dtype is not dt.S32 or failures.dtype is not dt.S32:
+        return None
+    return lu_lanes_kernel(a, target)
+
+
 TRAILING = {name: trailing for _, name, _, trailing in FAMILIES}
 RESULTS = {
     "getrf": 3, "potrf": 2, "geqrf": 2, "geqp3": 3, "orgqr": 1, "ungqr": 1, "ormqr": 1, "unmqr": 1,
@@ -121,4 +134,4 @@ OPCODES: dict[str, Family] = {
     "cholesky": cholesky_kernel,
     "triangular-solve": triangular_kernel,
 }
-LAPACK: dict[str, LapackFamily] = {"potrf": _potrf, "trsm": _trsm}
+LAPACK: dict[str, LapackFamily] = {"getrf": _getrf, "potrf": _potrf, "trsm": _trsm}

@@ -1,4 +1,4 @@
-"""sort and topk kernels against the ops' own evaluate: equal bytes, whatever the comparator."""
+"""sort kernels against the op's own evaluate: equal bytes, whatever the comparator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hlo.backend.kernels.sorting.order import recognised
 from hlo.backend.kernels.sorting.sort import sort_kernel
 from hlo.backend.linking.toolchain import host_target
 from hlo.interpreter.evaluate import evaluate
-from hlo.ir import dtype as dt
 from hlo.ir.module import Module
 from hlo.parser.parse import parse
 from tests.support.hlo_values import mixed_values, same_values
@@ -194,42 +193,3 @@ def test_floats_compared_by_value_keep_equal_zeros_in_order() -> None:
     x = np.array([0.0, -0.0, -1, 0.0, -0.0, -np.inf], np.float32)
     _, places = kernel_function(root, sort_kernel(root, host_target()))(x, np.arange(6, dtype="i4"))
     assert places.tolist() == [5, 2, 0, 1, 3, 4]
-
-
-@pytest.mark.parametrize("largest", ["true", "false"])
-@pytest.mark.parametrize("dtype", ["f32", "s32", "u8", "bf16", "s64"])
-def test_topk(dtype: str, largest: str) -> None:
-    for dims, k in (
-        ((3, 20), 5),
-        ((2, 2001), 10),
-        ((2, 400), 99),
-        ((7,), 0),
-        ((3, 4), 4),
-        ((9,), 1),
-    ):
-        kept = ",".join(map(str, (*dims[:-1], k)))
-        module = parse(
-            f"HloModule m\nENTRY e {{\n  x = {dtype}[{','.join(map(str, dims))}] parameter(0)\n"
-            f"  ROOT t = ({dtype}[{kept}], s32[{kept}]) topk(x), k={k}, largest={largest}\n}}\n"
-        )
-        root = module.entry.root
-        x = mixed_values(dt.dtype(dtype), int(np.prod(dims)), np.random.default_rng(k)).reshape(
-            dims
-        )
-        got = kernel_function(root, sort_kernel(root, host_target()), 2)(x)
-        for result, want in zip(got, evaluate(module, x), strict=True):
-            assert result.tobytes() == np.ascontiguousarray(want).tobytes()
-
-
-@pytest.mark.parametrize("order", [1, -1, 0])
-def test_topk_of_ordered_and_equal_rows(order: int) -> None:
-    module = parse(
-        "HloModule m\nENTRY e {\n  x = s32[500] parameter(0)\n"
-        "  ROOT t = (s32[32], s32[32]) topk(x), k=32\n}\n"
-    )
-    root = module.entry.root
-    x = order * np.arange(500, dtype=np.int32)
-    values, places = kernel_function(root, sort_kernel(root, host_target()))(x)
-    want = np.argsort(-x, kind="stable")[:32]
-    np.testing.assert_array_equal(places, want)
-    np.testing.assert_array_equal(values, x[want])
