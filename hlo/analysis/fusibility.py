@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hlo.analysis.call_budget import MOST_COPIED
+from hlo.analysis.factors import factor_of
 from hlo.attributes.window import Window
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32, F64, DType
@@ -90,12 +91,15 @@ def contraction_of(fusion: Instruction) -> Instruction | None:
 
 
 def is_output_fusion(computation: Computation, contraction: Instruction) -> bool:
-    """Whether a computation finishes the elements of a contraction of two of its parameters."""
-    if any(o.opcode != "parameter" for o in contraction.operands):
+    """Whether a computation finishes the elements of a contraction of two of its parameters, or of
+    slices of them (factors.py).
+    """
+    factors = [factor_of(operand) for operand in contraction.operands]
+    if None in factors or (contraction.opcode != "dot" and any(f.starts for f in factors if f)):
         return False
     root = computation.root
     members = [m for m in computation.instructions if m.opcode != "parameter"]
-    if root.shape.is_array and finishes(members, contraction, root):
+    if root is contraction or (root.shape.is_array and finishes(members, contraction, root)):
         return True
     return gates_of(computation, contraction) > 1
 

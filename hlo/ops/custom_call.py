@@ -25,7 +25,15 @@ from hlo.ir.shape import ProgramShape, Shape, shape_text
 from hlo.ops.attributes import Attributes, F
 from hlo.ops.callee import Callee
 from hlo.ops.context import Context
-from hlo.ops.custom_targets import HANDLERS, IDENTITIES, REGISTERED, TARGETS, CustomCall, Target
+from hlo.ops.custom_targets import (
+    HANDLERS,
+    IDENTITIES,
+    REGISTERED,
+    TARGETS,
+    UNINITIALISED,
+    CustomCall,
+    Target,
+)
 from hlo.ops.shape_rules import written
 from hlo.ops.table import Op, Trait
 
@@ -222,5 +230,5 @@ for _name in IDENTITIES:
     TARGETS.enter(_name, _identity)
 for _name in CALLBACKS:
     TARGETS.enter(_name, _refused_callback)
-TARGETS.enter("AllocateBuffer", _uninitialised)
+TARGETS.enter(UNINITIALISED, _uninitialised)
 TARGETS.enter("GetRngSeed", _seed)

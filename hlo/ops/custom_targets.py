@@ -22,6 +22,7 @@ IDENTITIES = (
     "ShardBarrierFrom", "ShardBarrierTo", "LayoutConstraint", "MoveToHost", "MoveToDevice",
     "PinToDevice", "SetBound", "annotate_device_placement",
 )  # fmt: skip
+UNINITIALISED = "AllocateBuffer"  # Memory that the program fills before it reads it.
 
 
 class CustomCall(Struct, frozen=True):

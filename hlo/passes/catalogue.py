@@ -58,12 +58,15 @@ _COMMON: dict[str, Pass] = {
 NEEDS: dict[str, Set[str]] = {
     "batchnorm_expander": opcodes(Trait.EXPANDED),
     "conditional-to-select": frozenset({"conditional"}),
+    "factor-slicing": opcodes(Trait.CUTS) | opcodes(Trait.CUTS_AT),
     "gate-fusion": frozenset({"while"}),
     "map-expander": frozenset({"map"}),
     "narrow-scatter-rewriter": frozenset({"scatter"}),
+    "overwritten-start-remover": frozenset({"while"}),
     "ragged-all-to-all-rewriter": frozenset({"ragged-all-to-all"}),
     "ragged-dot-rewriter": frozenset({"ragged-dot"}),
     "rng-expander": opcodes(Trait.EXPANDED),
+    "row-update-mover": frozenset({"while"}),
     "scaled-dot-rewriter": frozenset({"scaled-dot"}),
     "scan_expander": frozenset({"scan"}),
     "simplify-conditional": frozenset({"conditional"}),
@@ -71,6 +74,7 @@ NEEDS: dict[str, Set[str]] = {
     "while-loop-dot-batching": frozenset({"while"}),
     "while-loop-interchange": frozenset({"while"}),
     "while-loop-invariant-code-motion": frozenset({"while"}),
+    "while-loop-ranges": frozenset({"while"}),
     "while-loop-state-splitting": frozenset({"while"}),
     "while-loop-unroller": frozenset({"while"}),
     "window-separation": frozenset({"reduce-window"}),
@@ -141,8 +145,8 @@ def _simplify(algsimp: str, *padder: str) -> tuple[str, ...]:
         "batchnorm_expander",
         "tuple-simplifier",
         "dce",
-        f"fixpoint({algsimp},constant_folding,simplify-conditional,while-loop-unroller,"
-        "tuple-simplifier,cse,dce)",
+        f"fixpoint({algsimp},constant_folding,simplify-conditional,while-loop-ranges,"
+        "while-loop-unroller,tuple-simplifier,cse,dce)",
     )
 
 
@@ -165,10 +169,14 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         "score-order",
         "mask-skipping",
         "reduction-operand-transposer",
+        "row-update-mover",
+        "overwritten-start-remover",
+        "dce",
         "fusion",
         "gate-fusion",
         *FUSED,
         "block-fusion",
+        "factor-slicing",
     )
 
 
@@ -205,6 +213,20 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("algsimp", "fusion", "rewrites do not look into fusions"),
     ("fusion", "block-fusion", "blocks are made of whole kernels"),
     ("fusion", "gate-fusion", "gates are a kernel of their own before they are the product's"),
+    (
+        "algsimp",
+        "overwritten-start-remover",
+        "memory that is not filled stands for zeros where nobody proved that it is not read",
+    ),
+    (
+        "row-update-mover",
+        "overwritten-start-remover",
+        "kept rows are a start that is seen",
+    ),
+    ("cse", "row-update-mover", "the row that is taken and put back has one index"),
+    ("cse", "overwritten-start-remover", "two loops write memory of their own"),
+    ("overwritten-start-remover", "fusion", "updates inside fusions are not seen"),
+    ("block-fusion", "factor-slicing", "blocks are made of products of whole arrays"),
     ("gate-fusion", "dce", "the computations of what was joined are nobody's"),
     ("mask-skipping", "fusion", "what a mask leaves out is not seen inside of fusions"),
     ("score-order", "mask-skipping", "bands are cut of scores in one order"),

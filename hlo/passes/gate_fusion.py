@@ -13,9 +13,9 @@ from __future__ import annotations
 from hlo.analysis.fusibility import contraction_of, gates_of
 from hlo.analysis.loop_state import unchanged_elements
 from hlo.ir.computation import Computation
-from hlo.ir.graph import clone_instruction
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.passes.fusion_copy import Joint
 from hlo.passes.liveness import awaited
 
 MOST_MEMBERS = 100
@@ -47,37 +47,23 @@ def _product_of(gates: Instruction) -> Instruction | None:
     return None if "control-predecessors" in found[0].attributes else found[0]
 
 
-def _factor(product: Instruction) -> Instruction:
+def _factor(product: Instruction) -> Instruction | None:
     """The right factor of a dot, or of the one in a fusion, as the body has it."""
     inner = contraction_of(product)
     if inner is None:
         return product.operands[1]
-    number = inner.operands[1].attributes["parameter_number"]
+    number = inner.operands[1].attributes.get("parameter_number")
+    if number is None:  # a slice of one
+        return None
     assert isinstance(number, int), "parameters are numbered"
     return product.operands[number]
 
 
 def _join(module: Module, body: Computation, product: Instruction, gates: Instruction) -> bool:
     """Make both one fusion, if the product's kernel can finish the gates."""
-    made = Computation("fused_computation", execution_thread=body.execution_thread)
-    operands: list[Instruction] = []
-    parameters: dict[Instruction, Instruction] = {}
-
-    def parameter(operand: Instruction) -> Instruction:
-        if operand not in parameters:
-            number = {"parameter_number": len(operands)}
-            name = f"param_{len(operands)}"
-            parameters[operand] = made.new("parameter", operand.shape, (), number, name=name)
-            operands.append(operand)
-        return parameters[operand]
-
-    if product.opcode == "dot":
-        factors = tuple(parameter(o) for o in product.operands)
-        sums = made.add(clone_instruction(product, factors))
-    else:
-        sums = _copied(made, product, [parameter(o) for o in product.operands])
-    given = [sums if o is product else parameter(o) for o in gates.operands]
-    made.root = _copied(made, gates, given)
+    joint = Joint(body)
+    made, operands = joint.made, joint.operands
+    made.root = joint.put(gates, {product: joint.put(product)})
     dots = [i for i in made.instructions if i.opcode == "dot"]
     is_small = len(made.instructions) <= MOST_MEMBERS and len(operands) <= MOST_OPERANDS
     if not is_small or len(dots) != 1 or gates_of(made, dots[0]) < 2:
@@ -91,14 +77,3 @@ def _join(module: Module, body: Computation, product: Instruction, gates: Instru
     body.remove(gates)
     body.remove(product)
     return True
-
-
-def _copied(made: Computation, fusion: Instruction, given: list[Instruction]) -> Instruction:
-    """What a fusion computes of these operands, in another computation; its root there."""
-    (callee,) = fusion.called_computations()
-    twins = dict(zip(callee.parameters, given, strict=True))
-    for member in callee.instructions:
-        if member.opcode != "parameter":
-            operands = tuple(twins[o] for o in member.operands)
-            twins[member] = made.add(clone_instruction(member, operands))
-    return twins[callee.root]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import llvmlite.binding as llvm  # noqa: TID251  # it stands for the linker
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 from msgspec.structs import replace
 
 from hlo import driver
@@ -90,3 +91,38 @@ def test_machine_code_can_be_made_of_it(k: int) -> None:
     assembly = machine.emit_assembly(module)
     assert "tdpbf16ps" in assembly
     assert "tilestored" in assembly
+
+
+SLICED = """HloModule m
+f {
+  u = bf16[2,34,900] parameter(0)
+  w = bf16[3,900,33] parameter(1)
+  i = s32[] parameter(2)
+  j = u8[] parameter(3)
+  zero = s32[] constant(0)
+  none = u8[] constant(0)
+  rows = bf16[1,34,900] dynamic-slice(u, j, none, none), dynamic_slice_sizes={1,34,900}
+  own = bf16[1,900,33] dynamic-slice(w, i, zero, zero), dynamic_slice_sizes={1,900,33}
+  x = bf16[34,900] reshape(rows)
+  y = bf16[900,33] reshape(own)
+  ROOT r = f32[34,33] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+ENTRY e {
+  u = bf16[2,34,900] parameter(0)
+  w = bf16[3,900,33] parameter(1)
+  i = s32[] parameter(2)
+  j = u8[] parameter(3)
+  ROOT r = f32[34,33] fusion(u, w, i, j), kind=kOutput, calls=f
+}
+"""
+
+
+@pytest.mark.parametrize(("i", "layer"), [(1, 1), (-3, 0), (9, 2)])
+def test_factors_begin_where_the_run_says(tiles: Tiles, i: int, layer: int) -> None:
+    rng = np.random.default_rng(i + 3)
+    sizes = (2, 34, 900), (3, 900, 33)
+    u, w = (rng.integers(-8, 9, size).astype(bfloat16) for size in sizes)
+    starts: list[np.ndarray] = [np.array(i, np.int32), np.array(1, np.uint8)]
+    found = Compiled(emulated(made(SLICED)))([u, w, *starts], np.empty((34, 33), np.float32))
+    np.testing.assert_array_equal(found, u[1].astype(np.float32) @ w[layer].astype(np.float32))
+    assert "tdpbf16ps" in tiles.events

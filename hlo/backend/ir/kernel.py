@@ -118,6 +118,10 @@ class KnownLeaves(Struct, frozen=True):
     subnormal: frozenset[int] = frozenset()
     kept: frozenset[int] = frozenset()
 
+    def without(self, leaves: frozenset[int]) -> KnownLeaves:
+        """What is known of the others."""
+        return KnownLeaves(self.leaves - leaves, self.subnormal - leaves, self.kept - leaves)
+
 
 NONE_KNOWN = KnownLeaves()
 Preparing = Callable[[np.ndarray], np.ndarray]  # bytes from bytes; equal and hashed by value

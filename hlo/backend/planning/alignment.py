@@ -7,6 +7,7 @@ twice the time.
 
 from __future__ import annotations
 
+from hlo.analysis.factors import factor_of
 from hlo.analysis.fusibility import contraction_of
 from hlo.analysis.legality import is_contraction
 from hlo.analysis.loop_state import counter
@@ -63,5 +64,6 @@ def _factors(instruction: Instruction) -> tuple[Instruction, ...]:
     inner = contraction_of(instruction)
     if inner is None:
         return instruction.operands[:2]
-    numbers = [o["parameter_number"] for o in inner.operands]
+    factors = [factor_of(o) for o in inner.operands]
+    numbers = [f.array["parameter_number"] for f in factors if f is not None]
     return tuple(o for n, o in enumerate(instruction.operands) if n in numbers)

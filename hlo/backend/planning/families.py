@@ -14,10 +14,11 @@ from __future__ import annotations
 from functools import partial
 
 from hlo.analysis.legality import family_of
-from hlo.backend.ir.kernel import NONE_KNOWN, KnownLeaves
+from hlo.backend.ir.kernel import NONE_KNOWN, KernelSequence, KnownLeaves
+from hlo.backend.isa.target import Target
 from hlo.backend.planning.implementations import KernelMaker
 from hlo.ir.instruction import Instruction
-from hlo.ops.custom_targets import own_target
+from hlo.ops.custom_targets import UNINITIALISED, own_target
 from hlo.ops.table import KernelFamily
 
 
@@ -65,8 +66,13 @@ def kernel_makers(
             from hlo.backend.planning.blocks import blocked_kernel
 
             return (partial(blocked_kernel, makers=kernel_makers), *_fused())
-        case _:
-            return ()
+        case target:
+            return (_nothing,) if target == UNINITIALISED else ()
+
+
+def _nothing(instruction: Instruction, target: Target) -> KernelSequence:
+    """Memory that is not filled."""
+    return KernelSequence(())
 
 
 def _is_matrix_call(kind: KernelFamily | str) -> bool:

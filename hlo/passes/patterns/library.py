@@ -8,6 +8,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
+from hlo.ops.custom_targets import UNINITIALISED
 from hlo.ops.making import make, make_constant
 from hlo.passes.patterns.matching import is_plain
 from hlo.passes.rewriting import rewrite
@@ -34,7 +35,7 @@ def library_topk(root: Instruction) -> Instruction | None:
 @rewrite("custom-call")
 def library_buffer(root: Instruction) -> Instruction | None:
     """custom-call(), custom_call_target="AllocateBuffer"  =>  broadcast(0)"""
-    if root.get("custom_call_target") != "AllocateBuffer":
+    if root.get("custom_call_target") != UNINITIALISED:
         return None
     if root.get("custom_call_has_side_effect") or not root.shape.is_array or root.shape.is_dynamic:
         return None

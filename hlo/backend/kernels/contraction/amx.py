@@ -115,7 +115,8 @@ class TilePlan(Struct, frozen=True):
     def is_rhs_along_depth(self) -> bool:
         """Whether the columns lie along depth, in words that hold whole groups."""
         inner, *axes = reversed(self.c.depth)
-        strides = [a.rhs for a in (*axes, *self.c.columns, *self.c.batch)] + [self.c.rhs.offset]
+        strides = [a.rhs for a in (*axes, *self.c.columns, *self.c.batch)]
+        strides += self.c.rhs.steps
         whole = self.c.k % self.depths == 0 and inner.size % self.group == 0
         return inner.rhs == 1 and whole and all(s % self.group == 0 for s in strides)
 

@@ -9,6 +9,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
 from hlo.backend.kernels.contraction.axes import Axes, extent
+from hlo.backend.kernels.contraction.beginnings import element_0
 from hlo.backend.kernels.contraction.packing import pack
 from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange, Panels, Source
 from hlo.backend.kernels.contraction.ring import element_address, ring_of
@@ -18,12 +19,12 @@ from hlo.ir import dtype as dt
 
 
 def tile_packing_kernel(plan: TilePlan) -> Kernel:
-    """buffers: rhs, blocks."""
+    """buffers: rhs, blocks, starts."""
     c = plan.c
     batch: Axes = tuple(a for a in c.batch if a.rhs)
     w = Writer()
     source, target = (w.buffer_address(i) for i in (0, 1))
-    source = element_address(w, source, w.int(c.rhs.offset), c.rhs.dtype)
+    source = element_0(w, source, c.rhs, 2)
     parts = plan.column_tiles if plan.is_rhs_along_depth else plan.steps
 
     def unit(u: Value) -> None:

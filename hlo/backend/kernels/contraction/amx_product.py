@@ -10,6 +10,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
 from hlo.backend.kernels.contraction.amx_packing import group_words
+from hlo.backend.kernels.contraction.beginnings import element_0
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.lanes import masked
@@ -36,13 +37,14 @@ class AmxProduct:
         self.scratch_bytes = self.totals_at + (SQUARE_BYTES if plan.blocks > 1 else 0)
 
     def kernel(self) -> Kernel:
-        """buffers: lhs, the blocks of rhs, result, what the epilogue reads, scratch."""
+        """buffers: lhs, the blocks of rhs, result, what the epilogue reads, starts, scratch."""
         w, c, plan = self.w, self.c, self.plan
         lhs, self.blocks = (w.buffer_address(i) for i in range(2))
         self.result = Result(w, plan.ring, c.out, 2, self.epilogue)
-        self.scratch = w.buffer_address(2 + self.result.buffers)
+        first = 2 + self.result.buffers  # of the starts
+        self.scratch = w.buffer_address(first + len(c.lhs.starts))
         self.stage = self.finished = advanced(w, self.scratch, self.stage_at, "i8")
-        self.lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
+        self.lhs = element_0(w, lhs, c.lhs, first)
         self.tiles.configure(w)
         begin, end = BEGIN, END
         remembering(w, begin, end, [w.int(-1)], self._unit)

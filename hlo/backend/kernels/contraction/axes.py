@@ -39,12 +39,29 @@ Axes = tuple[Axis, ...]
 FEW_ROWS = 8
 
 
+class Start(Struct, frozen=True):
+    """An integer in a buffer, clamped to 0..most: a factor begins so many strides further."""
+
+    buffer: int
+    dtype: DType
+    most: int
+    stride: int
+
+
 class Operand(Struct, frozen=True):
-    """One factor in memory. buffer: its place in the sequence's buffers; offset: of element 0."""
+    """One factor in memory. buffer: its place in the sequence's buffers; offset: of element 0, and
+    what the run adds to it.
+    """
 
     dtype: DType
     buffer: int
     offset: int = 0
+    starts: tuple[Start, ...] = ()
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """What the place of element 0 is a sum of multiples of."""
+        return (self.offset, *(start.stride for start in self.starts))
 
 
 class Contraction(Struct, frozen=True):

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.analysis.fusibility import contraction_of, gates_of
@@ -38,6 +37,13 @@ from hlo.backend.kernels.contraction.axes import (
     dot_contraction,
     extent,
     normal,
+)
+from hlo.backend.kernels.contraction.beginnings import read_in_memory, start_buffers
+from hlo.backend.kernels.contraction.buffer_numbers import (
+    DOT_BUFFERS,
+    BufferNumbers,
+    place_of,
+    placed,
 )
 from hlo.backend.kernels.contraction.convolution import Base, convolution_contraction
 from hlo.backend.kernels.contraction.convolution_form import Form
@@ -103,17 +109,6 @@ from hlo.errors import HloError
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 
-
-class BufferNumbers(Struct, frozen=True):
-    """Where the arrays stand in the sequence's list of buffers; temporaries come from there on."""
-
-    lhs: int = 0
-    rhs: int = 1
-    result: int = 2
-    temporaries: int = 3
-
-
-DOT_BUFFERS = BufferNumbers()
 TOLD_BYTES = 1  # Bytes of what a look answers (convolution_look.py).
 _LOOK = "look: whether zeros beside the base met what is not finite"
 _REPAIR = "repair: products where they did, with the zeros left out"
@@ -138,10 +133,10 @@ def contraction_kernels(
     sequence = _Sequence(target, epilogue, buffers, known)
     met: tuple[int, ...] = ()
     if instruction.opcode == "dot":
-        c = _placed(dot_contraction(instruction), buffers)
+        c = placed(dot_contraction(instruction), buffers)
     else:
         contraction, *arrays = held_in_words(instruction, target)
-        c = _placed(contraction, buffers)
+        c = placed(contraction, buffers)
         if any(a.padded for a in arrays) and min(c.batches, c.m, c.n, c.k) > 0:
             c = sequence.copied(instruction, c, arrays)
             zeros = [any(d.has_zeros for d in a.padded) for a in arrays]
@@ -160,10 +155,13 @@ def _fused_kernels(
     # The emitters of expressions are loaded only where one is fused.
     from hlo.backend.kernels.contraction import fused
 
-    lhs, rhs = (fused.fusion_number(o) for o in contraction.operands)
+    lhs, rhs = map(place_of, contraction.operands)
     count, results = len(fusion.operands), len(leaves_of(fusion.shape))
     buffers = BufferNumbers(lhs, rhs, count, temporaries=count + results)
     (callee,) = fusion.called_computations()
+    known = known.without(buffers.moved)  # other parts of them in each iteration
+    if callee.root is contraction:
+        return contraction_kernels(contraction, target, None, buffers, known)
     gates = max(1, gates_of(callee, contraction))
     columns = contraction.shape.dims[-1] // gates if gates > 1 else _columns(contraction, target)
     epilogue = fused.Fused(fusion, contraction, target).epilogue(columns, gates)
@@ -179,15 +177,6 @@ def _columns(contraction: Instruction, target: Target) -> int:
     )
     c = normal(c, ring_of(c.out, target).lanes)
     return c.n if c.columns and c.columns[-1].out == 1 else 0
-
-
-def _placed(c: Contraction, buffers: BufferNumbers) -> Contraction:
-    return replace(
-        c,
-        lhs=replace(c.lhs, buffer=buffers.lhs),
-        rhs=replace(c.rhs, buffer=buffers.rhs),
-        out_buffer=buffers.result,
-    )
 
 
 class _Sequence:
@@ -212,11 +201,15 @@ class _Sequence:
         self.sums: Sums | None = None
         self.reach = 0  # bytes that the product works on
 
-    def add_before(self, kernel: Kernel, source: int, size: int, schedule: Made) -> int:
-        """A kernel that writes a new temporary from a buffer; the temporary's place."""
+    def add_before(
+        self, kernel: Kernel, source: int, size: int, schedule: Made, starts: Sequence[int] = ()
+    ) -> int:
+        """A kernel that writes a new temporary from a buffer (from starts in it); the temporary's
+        place.
+        """
         place = self._next_place
         self.temporaries.append(size)
-        self._call(kernel, schedule, source, place, is_early=source in self.early)
+        self._call(kernel, schedule, source, place, *starts, is_early=source in self.early)
         if source in self.early:
             self.early.add(place)
         return place
@@ -307,10 +300,12 @@ class _Sequence:
         else:
             packed = partial(tile_packing_schedule, tiles)
             kernel = tile_packing_kernel(tiles)
-            blocks = self.add_before(kernel, source, tiles.rhs_bytes, packed)
+            starts = start_buffers([tiles.c.rhs])
+            blocks = self.add_before(kernel, source, tiles.rhs_bytes, packed, starts)
         product = AmxProduct(tiles, self.epilogue)
         shown = partial(tile_schedule, product)
-        self._call(product.kernel(), shown, tiles.c.lhs.buffer, blocks, *others)
+        starts = start_buffers([tiles.c.lhs])
+        self._call(product.kernel(), shown, tiles.c.lhs.buffer, blocks, *others, *starts)
 
     def _add_words(self, worded: Worded, others: tuple[int, ...]) -> None:
         """The product on words, after what makes them."""
@@ -321,9 +316,10 @@ class _Sequence:
                 place = self.prepare(step, words.source.buffer, words.size_bytes)
                 c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
             elif words.is_copied:
-                kernel = words_kernel(words, self.target)
+                kernel, starts = words_kernel(words, self.target), start_buffers([words.source])
                 shown = partial(words_schedule, words, side)
-                place = self.add_before(kernel, words.source.buffer, words.size_bytes, shown)
+                source, size = words.source.buffer, words.size_bytes
+                place = self.add_before(kernel, source, size, shown, starts)
                 c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
         if worded.lhs.is_moved:
             result, *rest = others
@@ -392,13 +388,14 @@ class _Sequence:
             self._call(told_again_kernel(), shown, before, told)
         for side, buffer in factors:
             shown = partial(Plan, ("look: whether a factor has subnormal numbers",))
-            self._call(subnormal_kernel(c, side), shown, buffer, told)
+            starts = start_buffers([getattr(c, side)])
+            self._call(subnormal_kernel(c, side), shown, buffer, told, *starts)
         self.calls[first:] = [replace(call, is_early=is_early) for call in self.calls[first:]]
         return told
 
     def repaired(self, c: Contraction, form: Form, met: tuple[int, ...]) -> KernelSequence:
         """The product, and what is done where zeros met factors that are not finite."""
-        factors, told = (self.buffers.lhs, self.buffers.rhs), self._next_place
+        factors, told = (self.buffers.lhs.buffer, self.buffers.rhs.buffer), self._next_place
         self.temporaries.append(TOLD_BYTES)
         look = KernelCall(look_kernel(form, met), (*factors, told))
         repair = KernelCall(repair_kernel(form), (*factors, self.buffers.result), when=told)
@@ -424,14 +421,16 @@ class _Sequence:
 
     def _stream(self, stream: Dots | Axpys, *others: int) -> None:
         """A product of few rows, which reads the other factor once."""
-        factors = stream.c.lhs.buffer, stream.c.rhs.buffer
-        self._call(stream.kernel(), partial(vector_schedule, stream), *factors, *others)
+        factors = stream.c.lhs, stream.c.rhs
+        places = *(f.buffer for f in factors), *others, *start_buffers(factors)
+        self._call(stream.kernel(), partial(vector_schedule, stream), *places)
 
     def _product(self, plan: ProductPlan, epilogue: Epilogue | None, *others: int) -> None:
         """The blocked product, after what packs its factors before it."""
         factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
         shown = partial(product_schedule, plan, epilogue)
-        self._call(product_kernel(plan, epilogue), shown, *factors, *others)
+        starts = start_buffers(read_in_memory(plan))
+        self._call(product_kernel(plan, epilogue), shown, *factors, *others, *starts)
 
     def _with_prepared(self, plan: ProductPlan) -> ProductPlan:
         """The plan with constants, and what a loop keeps, packed before, where it would pack
@@ -493,6 +492,6 @@ class _Sequence:
             strides = tuple((a.size, getattr(a, side)) for a in batch)
             step = PreparedPanels(packing, strides, operand.offset)
             return self.prepare(step, operand.buffer, size_bytes)
-        kernel = packing_kernel(packing, batch, operand.offset, side)
+        kernel, starts = packing_kernel(packing, batch, operand, side), start_buffers([operand])
         shown = partial(packing_schedule, packing, batch, side, f"p{operand.buffer}")
-        return self.add_before(kernel, operand.buffer, size_bytes, shown)
+        return self.add_before(kernel, operand.buffer, size_bytes, shown, starts)

@@ -16,6 +16,7 @@ from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.buffer_numbers import fusion_number
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory
@@ -37,10 +38,8 @@ class Fused:
         self.body: Computation = callee
         self.contraction = contraction
         self.target = target
-        factors = set(contraction.operands)
-        self.read = [
-            p for p in callee.parameters if p not in factors or set(p.users) != {contraction}
-        ]
+        beside = _beside(callee.root, contraction)
+        self.read = [p for p in callee.parameters if p in beside]
 
     def epilogue(self, columns: int, gates: int = 1) -> Epilogue:
         """columns: how many trailing elements of a row of the result lanes stay within. gates:
@@ -108,6 +107,17 @@ class Fused:
         return tuple(found)
 
 
+def _beside(root: Instruction, contraction: Instruction) -> set[Instruction]:
+    """What the root is computed from beside the contraction and what that alone reads."""
+    found, waiting = {contraction}, [root]
+    while waiting:
+        top = waiting.pop()
+        if top not in found:
+            found.add(top)
+            waiting += top.operands
+    return found
+
+
 class _Sums:
     """The contraction's value at the lanes that are being finished, whatever their index is; of
     several gates, in so many columns each, at the one that the index is in.
@@ -156,10 +166,3 @@ def _consecutive(lanes: Lanes, first: Value, size: int) -> Expr:
         return affine.of(Variable("column", 0, size - 1, value=first))
     column = Variable("column", 0, size - 1, lanes=lanes.count, value=first, mask=lanes.mask)
     return Expr({column: 1}, 0)
-
-
-def fusion_number(parameter: Instruction) -> int:
-    """Which operand of the fusion a parameter is."""
-    number = parameter["parameter_number"]
-    assert isinstance(number, int), "an INT64"
-    return number

@@ -21,6 +21,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, Contraction, merged, only
+from hlo.backend.kernels.contraction.beginnings import element_0, start_buffers
 from hlo.backend.kernels.contraction.estimate import vector_work
 from hlo.backend.kernels.contraction.lane_sums import across
 from hlo.backend.kernels.contraction.result import Epilogue, Result
@@ -48,7 +49,7 @@ UNITS = 32
 def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Dots | Axpys | None:
     """The kernel for few rows, to be written; None where the blocked product is better.
 
-    buffers: lhs, rhs, result, what the epilogue reads, scratch.
+    buffers: lhs, rhs, result, what the epilogue reads, starts, scratch.
     """
     if c.m > most_rows(c, ring) or c.k < ring.lanes or c.is_diagonal:
         return None
@@ -78,10 +79,11 @@ class _Streaming:
         w, c, blocks, scratch_bytes = self.w, self.c, self.blocks, self.scratch_bytes
         lhs, rhs = (w.buffer_address(i) for i in range(2))
         self.result = Result(w, self.ring, c.out, 2, self.epilogue)
+        first = 2 + self.result.buffers  # of the starts
         if scratch_bytes:
-            self.scratch = w.buffer_address(2 + self.result.buffers)
-        lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
-        rhs = element_address(w, rhs, w.int(c.rhs.offset), c.rhs.dtype)
+            self.scratch = w.buffer_address(first + len(start_buffers((c.lhs, c.rhs))))
+        lhs = element_0(w, lhs, c.lhs, first)
+        rhs = element_0(w, rhs, c.rhs, first + len(c.lhs.starts))
 
         def unit(u: Value) -> None:
             b, block = split_index(w, u, (1 << 40, blocks))

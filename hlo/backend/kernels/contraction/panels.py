@@ -9,21 +9,24 @@ from hlo.backend.ir.control import ranged
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.axes import Axes, extent
+from hlo.backend.kernels.contraction.axes import Axes, Operand, extent
+from hlo.backend.kernels.contraction.beginnings import element_0
 from hlo.backend.kernels.contraction.copies import CHUNK, is_assembly, packed
 from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange
 from hlo.backend.kernels.contraction.ring import element_address
 
 
-def packing_kernel(packing: Packing, batch: Axes, offset: int, side: str) -> Kernel:
-    """buffers: source, panels. batch: the axes that move the factor, in the panels' order."""
+def packing_kernel(packing: Packing, batch: Axes, factor: Operand, side: str) -> Kernel:
+    """buffers: source, panels, starts. batch: the axes that move the factor, in the panels'
+    order.
+    """
     w = Writer()
     ring, source, panels = packing.ring, packing.source, packing.panels
     group, chunks = shares(packing)
     groups, depth = -(-panels.count // group), source.depth_size
     units = extent(batch) * groups * chunks
     memory, target = (w.buffer_address(i) for i in (0, 1))
-    memory = element_address(w, memory, w.int(offset), source.dtype)
+    memory = element_0(w, memory, factor, 2)
 
     def unit(u: Value) -> None:
         b, g, chunk = split_index(w, u, (1 << 40, groups, chunks))

@@ -34,6 +34,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import write_tile
 from hlo.backend.kernels.contraction.batch_ahead import BatchAhead
+from hlo.backend.kernels.contraction.beginnings import element_0, read_in_memory, start_buffers
 from hlo.backend.kernels.contraction.copies import called, is_assembly, packed
 from hlo.backend.kernels.contraction.estimate import product_work
 from hlo.backend.kernels.contraction.finishing import (
@@ -62,7 +63,7 @@ class Depths(Struct, frozen=True):
 
 
 def product_kernel(plan: ProductPlan, epilogue: Epilogue | None = None) -> Kernel:
-    """buffers: lhs and rhs (or their panels), result, what the epilogue reads, scratch."""
+    """buffers: lhs and rhs (or their panels), result, what the epilogue reads, starts, scratch."""
     return _Product(plan, epilogue).kernel()
 
 
@@ -94,15 +95,18 @@ class _Product:
         self.finishing = Finishing(w, plan, self.form, self.epilogue)
         self.result = self.finishing.result
         scratch = lhs
+        first = 2 + self.result.buffers  # of the starts
+        moved = read_in_memory(plan)
         if self.scratch_bytes:
-            scratch = w.buffer_address(2 + self.result.buffers)
+            scratch = w.buffer_address(first + len(start_buffers(moved)))
         addresses = [advanced(w, scratch, at, "i8") for at in self.scratch_at]
         lhs_scratch, rhs_scratch, stage, self.aside = addresses
         self.scratch = {"lhs": lhs_scratch, "rhs": rhs_scratch}
         if plan.lhs is not Reading.PACKED:
-            lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
+            lhs = element_0(w, lhs, c.lhs, first)
+            first += len(c.lhs.starts)
         if plan.rhs is not Reading.PACKED:
-            rhs = element_address(w, rhs, w.int(c.rhs.offset), c.rhs.dtype)
+            rhs = element_0(w, rhs, c.rhs, first)
         self.base = {"lhs": lhs, "rhs": rhs}
         self.at = dict(self.base)
         self.first = {"lhs": w.int(0), "rhs": w.int(0)}

@@ -226,7 +226,7 @@ def _words(
         whole
         and source.dtype is element
         and not is_moved
-        and all(n % dot.group == 0 for n in (*others, source.offset))
+        and all(n % dot.group == 0 for n in (*others, *source.steps))
     ):
         strides = [stride // dot.group or 1 for _, stride in axes]
         return replace(words, is_copied=False), dict(zip(order, strides, strict=True))
@@ -266,5 +266,8 @@ def _of_words(
 
 def _operand(words: Words) -> Operand:
     """Where the words lie until they are copied."""
-    offset = 0 if words.is_copied else words.source.offset // words.dot.group
-    return replace(words.source, dtype=words.dot.word, offset=offset)
+    source, group = words.source, words.dot.group
+    if words.is_copied:
+        return replace(source, dtype=words.dot.word, offset=0, starts=())
+    starts = tuple(replace(start, stride=start.stride // group) for start in source.starts)
+    return replace(source, dtype=words.dot.word, offset=source.offset // group, starts=starts)

@@ -14,6 +14,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.beginnings import element_0
 from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.kernels.contraction.words import Words
 from hlo.backend.lanes import masked
@@ -25,7 +26,7 @@ LANES = 16  # Words at a time: one vector of 64 bytes, or several shorter ones.
 
 
 def words_kernel(words: Words, target: Target) -> Kernel:
-    """buffers: the source, its words."""
+    """buffers: the source, its words, starts."""
     w = Writer()
     copy = _Copy(w, words, target)
     ranged(w, BEGIN, END, copy.unit)
@@ -60,7 +61,7 @@ class _Copy:
         self.w, self.words, self.target = w, words, target
         self.dtype, self.scalar = words.source.dtype, storage_scalar(words.source.dtype)
         source, self.copy = (w.buffer_address(n) for n in range(2))
-        self.source = element_address(w, source, w.int(words.source.offset), self.dtype)
+        self.source = element_0(w, source, words.source, 2)
         self.sizes = words.sizes
         self.units = prod(self.sizes[:-1])
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.contraction import BufferNumbers, contraction_kernels
+from hlo.backend.kernels.contraction.buffer_numbers import BufferNumbers
+from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
 from hlo.backend.lanes import masked
 from hlo.ir import dtype as dt
@@ -282,7 +283,7 @@ def test_epilogue_adds_a_row_and_rounds(sizes: tuple[int, int, int]) -> None:
         total = w.binary("fadd", sums[0], row)
         return (w.cast("fptrunc", total, f"<{lanes.count} x half>"),)
 
-    buffers = BufferNumbers(lhs=0, rhs=1, result=3, temporaries=4)
+    buffers = BufferNumbers(result=3, temporaries=4)
     epilogue = Epilogue(dt.F16, biased, (2,))
     compiled = Compiled(contraction_kernels(instruction, target_of(), epilogue, buffers))
     rng = np.random.default_rng(0)

@@ -1,0 +1,82 @@
+"""Row updates: arrays of a loop's state of which each trip replaces a row, all rows in all.
+
+As the results of JAX's scan: nobody sees what was there before. The body's only reader updates the
+array at a row that the counter says, the next state is that update and nothing else, the condition
+does not look, and the counter goes through every row.
+"""
+
+from __future__ import annotations
+
+from hlo.analysis.loop_state import Counter, element_index
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+
+
+def row_update(loop: Instruction, number: int, known: Counter) -> Instruction | None:
+    """The dynamic-update-slice by which each element of a state's array is replaced in one trip,
+    none being read before. known: the loop's counter.
+    """
+    body, condition = loop.called_computations()
+    update = body.root.operands[number]
+    if update.opcode != "dynamic-update-slice" or set(update.users) != {body.root}:
+        return None
+    if body.root.operands.count(update) != 1 or _reads(condition, number) != []:
+        return None
+    target, row, *starts = update.operands
+    if _reads(body, number) != [target] or set(target.users) != {update}:
+        return None
+    if update.operands.count(target) != 1 or len(starts) != len(target.shape.dims):
+        return None
+    sizes = zip(row.shape.dims, target.shape.dims, starts, strict=True)
+    cut = [(size, whole, start) for size, whole, start in sizes if size != whole]
+    if len(cut) != 1:
+        return None
+    ((size, whole, start),) = cut
+    return update if size == 1 and _goes_through(start, body, known, whole) else None
+
+
+def _reads(computation: Computation, number: int) -> list[Instruction | None]:
+    """The instructions that take the element of the state; None among them: who takes it whole."""
+    (parameter,) = computation.parameters
+    return [
+        user if user.opcode == "get-tuple-element" else None
+        for user in parameter.users
+        if user.opcode != "get-tuple-element" or element_index(user) == number
+    ]
+
+
+def _goes_through(start: Instruction, body: Computation, known: Counter, rows: int) -> bool:
+    """Whether a start is each of the rows once: sign * counter + offset, from sums with constants.
+    Its type holds them all, so that sums that wrap come out the same.
+    """
+    sign, offset, value = 1, 0, start
+    while not _is_counter(value, body, known):
+        if value.opcode not in ("add", "subtract"):
+            return False
+        left, right = value.operands
+        number = _integer(left)
+        if number is not None and value.opcode == "subtract":
+            offset, sign, value = offset + sign * number, -sign, right
+        elif number is not None:
+            offset, value = offset + sign * number, right
+        elif (number := _integer(right)) is not None:
+            by = number if value.opcode == "add" else -number
+            offset, value = offset + sign * by, left
+        else:
+            return False
+    ends = {sign * n + offset for n in (known.first, known.limit - 1)}
+    is_held = rows <= 1 << (start.shape.dtype.bits - 1)
+    return is_held and known.iterations == rows and ends == {0, rows - 1}
+
+
+def _is_counter(value: Instruction, body: Computation, known: Counter) -> bool:
+    is_element = value.opcode == "get-tuple-element" and value.operands[0] in body.parameters
+    return is_element and element_index(value) == known.element
+
+
+def _integer(value: Instruction) -> int | None:
+    literal = value.attributes.get("literal")
+    if value.opcode != "constant" or not isinstance(literal, Literal) or literal.is_elided:
+        return None
+    return int(literal.array) if value.shape.is_scalar else None
