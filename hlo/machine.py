@@ -89,13 +89,17 @@ class Rates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a core does in a cycle, and how many it waits; of processors since Haswell and Zen.
 
-    operations, loads: of vectors, begun in a cycle. latency: of an addition or a product of floats.
-    load_latency: out of the first cache, into a vector. window: of one chain of operations, beyond
-    which a core finds nothing else to do meanwhile.
+    operations, loads: of vectors, begun in a cycle; dots: dot products among these; squares:
+    products of two rows by two columns, each of as much work as two dot products (LLVM's model of
+    Neoverse N2 has as many of both, for integers and for bf16). latency: of an addition or a
+    product of floats. load_latency: out of the first cache, into a vector. window: of one chain of
+    operations, beyond which a core finds nothing else to do meanwhile.
     """
 
     operations: _Count = 2
     loads: _Count = 2
+    dots: _Count = 2
+    squares: _Count = 2
     latency: _Count = 4
     load_latency: _Count = 8
     window: _Count = 190

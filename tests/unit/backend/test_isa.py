@@ -114,9 +114,9 @@ def of_tiles(lhs: dt.DType, rhs: dt.DType) -> Callable[..., Answer]:
     return ask
 
 
-def of_words(lhs: dt.DType, rhs: dt.DType) -> Callable[..., Answer]:
+def of_words(lhs: dt.DType, rhs: dt.DType, *, squares: bool = False) -> Callable[..., Answer]:
     def ask(isa: Isa, w: Writer, memory: Value) -> Answer:
-        dot = isa.dot_product(lhs, rhs)
+        dot = isa.square_product(lhs, rhs) if squares else isa.dot_product(lhs, rhs)
         if dot is None:
             return None
         lanes = isa.machine.vector_bytes // 4
@@ -243,6 +243,11 @@ ROWS = (
     Row("dot_product", ("ptr",), of_words(dt.U8, dt.U8), ARM_FP16, "udot"),
     Row("dot_product", ("ptr",), of_words(dt.BF16, dt.BF16), (*BF16, *ARM_BF16),
         "vdpbf16ps|bfdot"),
+    Row("square_product", ("ptr",), of_words(dt.S8, dt.S8, squares=True), ARM_BF16, "smmla"),
+    Row("square_product", ("ptr",), of_words(dt.U8, dt.U8, squares=True), ARM_BF16, "ummla"),
+    Row("square_product", ("ptr",), of_words(dt.U8, dt.S8, squares=True), ARM_BF16, "usmmla"),
+    Row("square_product", ("ptr",), of_words(dt.S8, dt.U8, squares=True), ()),
+    Row("square_product", ("ptr",), of_words(dt.BF16, dt.BF16, squares=True), ARM_BF16, "bfmmla"),
     Row("assembly", ("ptr", "ptr"), of_assembly("float"), AVX2, "vfmadd231ps"),
     Row("assembly", ("ptr", "ptr"), of_assembly("double"), AVX2, "vfmadd231pd"),
     Row("assembly", ("ptr", "ptr"), of_assembly("i32"), ()),

@@ -77,7 +77,7 @@ class PreparedWords(Struct, frozen=True):
         made[..., : elements.shape[-1]] = elements
         if words.is_moved:
             made.view(np.uint8)[...] ^= np.uint8(0x80)
-        return _bytes_of(np.moveaxis(made.view(np.uint32), -1, words.pairs))
+        return _bytes_of(np.moveaxis(made.view(f"u{dot.word.item_bytes}"), -1, words.pairs))
 
 
 class PreparedZeros(Struct, frozen=True):

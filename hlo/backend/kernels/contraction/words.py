@@ -12,6 +12,9 @@ Quads of 8 bits are signed or unsigned as the instruction has them. Where none m
 these kinds, lhs's elements are turned into the other kind by their sign bit, which moves all of
 them by 128: what a row of zeros would give, moved so, is then taken from every row (word_zeros.py).
 
+Words of 64 bits serve instructions that multiply two rows by two columns, where the machine's do
+more work so.
+
 Floats whose numbers are all normal ones of bf16, or zero, become pairs of bf16: those of 8 bits and
 less but the scale f8e8m0fnu.
 """
@@ -134,7 +137,7 @@ def dot_product(c: Contraction, ring: Ring) -> tuple[DotProduct | None, bool]:
     """
     types = (c.lhs.dtype, c.rhs.dtype)
     if all(t.is_integral and t.bits <= 8 for t in types):
-        quads, is_moved = _quads(ring, *types)
+        quads, is_moved = _quads(c, ring)
         if quads is not None:
             return quads, is_moved
     if all(map(_fits_s16, types)):
@@ -143,24 +146,36 @@ def dot_product(c: Contraction, ring: Ring) -> tuple[DotProduct | None, bool]:
         element = dt.BF16
     else:
         return None, False
-    return _of_ring(ring, element, element), False
+    return _of_ring(c, ring, element, element), False
 
 
-def _of_ring(ring: Ring, lhs: DType, rhs: DType) -> DotProduct | None:
+def _of_ring(c: Contraction, ring: Ring, lhs: DType, rhs: DType) -> DotProduct | None:
     """The instruction for words of these elements, in either order, if its sums are the ring's
-    numbers.
+    numbers: of two rows by two columns, where the machine does more work so.
     """
     isa = ring.target.isa
-    dot, turned = isa.dot_product(lhs, rhs), isa.dot_product(rhs, lhs)
-    dot = dot or (turned.turned if turned else None)
-    serves = dot and dot.sums == ring.scalar and ring.parts == 1 and not ring.result.is_pred
-    return dot if serves else None
+    asked = [isa.square_product] * _squares_pay(c) + [isa.dot_product]
+    for ask in asked:
+        dot, turned = ask(lhs, rhs), ask(rhs, lhs)
+        dot = dot or (turned.turned if turned else None)
+        if dot and dot.sums == ring.scalar and ring.parts == 1 and not ring.result.is_pred:
+            return dot
+    return None
 
 
-def _quads(ring: Ring, lhs: DType, rhs: DType) -> tuple[DotProduct | None, bool]:
+def _squares_pay(c: Contraction) -> bool:
+    """Whether squares take fewer cycles than dot products, on machines of all caches: an odd row
+    is computed twice.
+    """
+    cycles, pairs = COMMON.cycles, -(-c.m // 2)
+    return c.m > 1 and pairs / cycles.squares < c.m / cycles.dots
+
+
+def _quads(c: Contraction, ring: Ring) -> tuple[DotProduct | None, bool]:
     """The instruction whose words hold the factors' elements, or rhs's and lhs's moved ones."""
+    lhs, rhs = c.lhs.dtype, c.rhs.dtype
     kinds = [(a, b) for a in _QUAD_ELEMENTS for b in _QUAD_ELEMENTS if _fits(rhs, b)]
-    found = [(_of_ring(ring, a, b), not _fits(lhs, a)) for a, b in kinds]
+    found = [(_of_ring(c, ring, a, b), not _fits(lhs, a)) for a, b in kinds]
     usable = [(dot, is_moved) for dot, is_moved in found if dot is not None]
     return min(usable, key=lambda each: each[1], default=(None, False))
 
