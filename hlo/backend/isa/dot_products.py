@@ -2,11 +2,12 @@
 
 A lane of a sum (s32 or f32) takes the products of two or four elements that lie in one word of each
 factor, from x86's PMADDWD on. Intel's manual, volume 2: PMADDWD, VPDPWSSD, VPDPBUSD (whose first
-factor is unsigned and whose sums wrap), VDPBF16PS. Arm's Architecture Reference Manual for
-A-profile (DDI 0487, C7): SDOT, UDOT, USDOT, whose sums wrap, BFDOT. Both instructions on bf16 read
-subnormal numbers as zero, and give zero for such sums. BFDOT does so where FPCR.EBF is 0, and sums
-two products before it adds the sum, each time rounding to odd: that errs by less than one unit of
-the last place, and a word's one such addition by no more than two additions rounded to nearest.
+factor is unsigned and whose sums wrap), VPDPBSSD, VPDPWUUD and their like, VDPBF16PS. Arm's
+Architecture Reference Manual for A-profile (DDI 0487, C7): SDOT, UDOT, USDOT, whose sums wrap,
+BFDOT. Both instructions on bf16 read subnormal numbers as zero, and give zero for such sums. BFDOT
+does so where FPCR.EBF is 0, and sums two products before it adds the sum, each time rounding to
+odd: that errs by less than one unit of the last place, and a word's one such addition by no more
+than two additions rounded to nearest.
 
 SMMLA, UMMLA, USMMLA and BFMMLA multiply words of 64 bits of two rows by those of two columns: a
 vector of their sums is a square of 2 x 2, row after row. BFMMLA does what BFDOT does on the first
@@ -125,6 +126,17 @@ def quads_of_8_bits(vector_bytes: int, prefix: str = "") -> DotProduct:
     wide = _REGISTERS[vector_bytes]
     assembly = Assembly(wide, "s", product=product, sum="vpaddd", is_ordered=True)
     return DotProduct(dt.U8, "i32", intrinsic, operand, True, assembly, other=dt.S8)
+
+
+def words_of_kinds(lhs: DType, rhs: DType) -> DotProduct:
+    """Quads of 8 bits or pairs of 16 bits in vectors of 32 bytes, signed or unsigned each, by
+    AVX-VNNI-INT8 or AVX-VNNI-INT16.
+    """
+    kinds = "".join("s" if element.is_signed else "u" for element in (lhs, rhs))
+    name, other = f"vpdp{'b' if lhs.bits == 8 else 'w'}{kinds}d", rhs if lhs is not rhs else None
+    operand = f"<{256 // lhs.bits} x i{lhs.bits}>"
+    assembly = Assembly("ymm", "s", product=name, sum="vpaddd", is_ordered=other is not None)
+    return DotProduct(lhs, "i32", f"llvm.x86.avx2.{name}.256", operand, True, assembly, other)
 
 
 def pairs_of_bf16(vector_bytes: int) -> DotProduct:

@@ -14,10 +14,11 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.elements import held
 from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.kernels.contraction.words import Words
 from hlo.backend.lanes import masked
-from hlo.backend.lanes.types import decoded, storage_scalar
+from hlo.backend.lanes.types import storage_scalar
 from hlo.backend.loops.one_nest import around, schedule_of
 from hlo.backend.loops.schedule import Axis, Fill, Loop, LoopSchedule, Role, Tail, axis_name
 
@@ -133,15 +134,7 @@ class _Copy:
     def _elements(self, raw: Value) -> Value:
         """Elements as the words hold them."""
         w, element = self.w, self.words.element
-        if self.dtype is element:
-            return raw
-        value = decoded(w, self.target, raw, self.dtype)
-        if element.is_float:  # upper halves of f32: the type's numbers are bf16's
-            bits = w.cast("bitcast", value, vector_of("i32", raw.lanes))
-            upper = w.binary("lshr", bits, w.int(32 - element.bits, bits.type))
-            return w.cast("trunc", upper, vector_of(f"i{element.bits}", raw.lanes))
-        extension = "sext" if self.dtype.is_signed else "zext"
-        value = w.cast(extension, value, vector_of(f"i{element.bits}", raw.lanes))
+        value = held(w, self.target, raw, self.dtype, element)
         if self.words.is_moved:
             value = w.binary("xor", value, w.int(-1 << element.bits - 1, value.type))
         return value
