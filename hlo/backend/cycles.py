@@ -32,4 +32,5 @@ def cycles_in_us() -> float:
     first, began = cycles(), time.perf_counter()
     time.sleep(APART_S)
     last, ended = cycles(), time.perf_counter()
-    return max(0.0, (last - first) / (ended - began) / 1e6)
+    rate: float = (last - first) / (ended - began) / 1e6
+    return max(0.0, rate)
