@@ -89,13 +89,17 @@ class Rates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a core does in a cycle, and how many it waits; of processors since Haswell and Zen.
 
-    operations, loads: of vectors, begun in a cycle. latency: of an addition or a product of floats.
-    load_latency: out of the first cache, into a vector. window: of one chain of operations, beyond
-    which a core finds nothing else to do meanwhile.
+    operations, loads: of vectors, begun in a cycle; dots: dot products among these; squares:
+    products of two rows by two columns, each of as much work as two dot products (LLVM's model of
+    Neoverse N2 has as many of both, for integers and for bf16). latency: of an addition or a
+    product of floats. load_latency: out of the first cache, into a vector. window: of one chain of
+    operations, beyond which a core finds nothing else to do meanwhile.
     """
 
     operations: _Count = 2
     loads: _Count = 2
+    dots: _Count = 2
+    squares: _Count = 2
     latency: _Count = 4
     load_latency: _Count = 8
     window: _Count = 190
@@ -246,6 +250,8 @@ _V1 = frozenset({"cmov", "cx8", "fxsr", "mmx", "sse", "sse2"})
 _V2 = _V1 | {"cx16", "popcnt", "sahf", "sse3", "ssse3", "sse4.1", "sse4.2"}
 _V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"}
 _V4 = _V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
+_ALDER = _V3 | {"avxvnni"}
+_ARROW = _ALDER | {"avxvnniint8"}
 _CASCADE = _V4 | {"avx512vnni"}
 _ICE = _CASCADE | {"avx512bitalg", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vpopcntdq"}
 _ZEN4 = _ICE | {"avx512bf16"}
@@ -275,8 +281,13 @@ _ALL = (
     Machine(name="x86-64-v2", triple=X86, features=_V2,
             processors=("nehalem", "westmere", "silvermont", "sandybridge", "ivybridge")),
     Machine(name="x86-64-v3", triple=X86, features=_V3, vector_bytes=32,
-            processors=("haswell", "broadwell", "skylake", "znver1", "znver2", "znver3",
-                        "alderlake", "raptorlake")),
+            processors=("haswell", "broadwell", "skylake", "znver1", "znver2", "znver3")),
+    Machine(name="alderlake", triple=X86, features=_ALDER, vector_bytes=32,
+            processors=("raptorlake", "meteorlake")),
+    Machine(name="arrowlake", triple=X86, features=_ARROW, vector_bytes=32,
+            processors=("sierraforest", "grandridge")),
+    Machine(name="lunarlake", triple=X86, features=_ARROW | {"avxvnniint16"}, vector_bytes=32,
+            processors=("arrowlake-s", "pantherlake", "clearwaterforest")),
     Machine(name="x86-64-v4", triple=X86, features=_V4, vector_bytes=64,
             processors=("skylake-avx512",)),
     Machine(name="cascadelake", triple=X86, features=_CASCADE, vector_bytes=64),
@@ -286,7 +297,9 @@ _ALL = (
     Machine(name="znver4", triple=X86, features=_ZEN4, vector_bytes=64, caches=_ZEN_CACHES,
             processors=("znver5",), rates=_ZEN4_RATES),
     Machine(name="sapphirerapids", triple=X86, features=_SAPPHIRE, vector_bytes=64,
-            processors=("emeraldrapids", "graniterapids")),
+            processors=("emeraldrapids",)),
+    Machine(name="graniterapids", triple=X86, features=_SAPPHIRE | {"amx-fp16"}, vector_bytes=64,
+            processors=("graniterapids-d",)),
     Machine(name="armv8-a", triple=ARM, features=_ARMV8, caches=_CORTEX_CACHES,
             processors=("cortex-a53", "cortex-a72")),
     Machine(name="neoverse-n1", triple=ARM, features=_N1, caches=_NEOVERSE_CACHES,

@@ -4,7 +4,8 @@
 the plans of contractions, each with its estimate beside what it took (plan_rows.py)
 
 The entry reads the cycle counter around every step (short loops are not inlined for it); cycles
-become microseconds by the time that the whole run takes. Every figure is the median of the runs.
+become microseconds by the counter's rate. Every figure is the median of the runs: a run is longer
+than its steps by the call from Python, which takes as long as some short kernels.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hlo.analysis.block_size import KIND
 from hlo.analysis.sources import op_name_of, program_line_of, text_line_of
 from hlo.analysis.work import work_of
 from hlo.backend.compilation import Compilation
+from hlo.backend.cycles import cycles_in_us
 from hlo.backend.entry.llvm_ir import emit_timed
 from hlo.backend.entry.timing_ir import Counters, TimedStep
 from hlo.backend.limits import Limits, measured_limits
@@ -157,8 +159,9 @@ def profile(
 def _rows(
     program: Program, steps: list[TimedStep], counters: np.ndarray, us: float
 ) -> list[ProfileRow]:
-    """In microseconds: the steps together take about the run, calls from Python aside."""
-    scale = us / max(float(counters[:, 0].sum()), 1.0)
+    """In microseconds. Without a counter that goes on, as if the steps were all of the run."""
+    rate = cycles_in_us()
+    scale = 1 / rate if rate else us / max(float(counters[:, 0].sum()), 1.0)
     return [
         _row(program, step, float(spent) * scale, float(calls))
         for step, (spent, calls) in zip(steps, counters, strict=False)

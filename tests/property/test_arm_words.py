@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 import hlo
 from hlo import driver
+from hlo.backend.kernels.contraction.tile_shape import row_steps
 from hlo.ir.module import Module
 from hlo.machine import NAMED, Machine
 from tests.support import emulated_arm
@@ -111,12 +112,110 @@ def test_subnormal_factors_count(side: int) -> None:
         np.testing.assert_allclose(result_on(MATRICES, module, [*values]), exact, rtol=1e-6)
 
 
+ODD = [(2, 600, 61), (3, 301, 40), (5, 129, 77), (9, 1030, 12), (7, 70000, 5), (2, 4100, 9),
+       (257, 33, 129), (40, 5003, 130)]  # fmt: skip
+
+
+@is_run
+@pytest.mark.parametrize("dims", ODD, ids=str)
+def test_squares_of_odd_rows_columns_and_depths(dims: tuple[int, int, int]) -> None:
+    """Rows that no other is there to pair with, half a vector of columns, words that end in zeros;
+    a long depth in parts.
+    """
+    rng = np.random.default_rng(2)
+    for number, (left, right) in enumerate([("s8", "u8"), ("u8", "u8")]):
+        module = hlo.parse(text((left, right, "s32"), dims, number, 1 - number))
+        values: list[object] = [
+            rng.integers(*p.shape.dtype.int_range, p.shape.dims, endpoint=True).astype(
+                p.shape.dtype.numpy
+            )
+            for p in module.entry.parameters
+        ]
+        assert "mmla\t" in driver.emit_stage(module, "asm", machine=MATRICES)
+        exact = hlo.evaluate(module, *values)
+        np.testing.assert_array_equal(result_on(MATRICES, module, values), exact)
+
+
+PLACES = {
+    "batch": """ENTRY e { x = s8[3,19,80] parameter(0)
+      y = s8[3,80,33] parameter(1)
+      ROOT r = s32[3,19,33] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0},
+        lhs_contracting_dims={2}, rhs_contracting_dims={1} }""",
+    "two axes of columns": """ENTRY e { x = s8[5,7,40] parameter(0)
+      y = u8[40,3,21] parameter(1)
+      ROOT r = s32[5,7,3,21] dot(x, y), lhs_contracting_dims={2}, rhs_contracting_dims={0} }""",
+    "two axes of depth": """ENTRY e { x = s8[3,124,35] parameter(0)
+      y = s8[3,35,131] parameter(1)
+      ROOT r = s32[124,131] dot(x, y), lhs_contracting_dims={0,2}, rhs_contracting_dims={0,1} }""",
+    "with what follows": """ENTRY e { x = s8[37,100] parameter(0)
+      y = s8[100,45] parameter(1)
+      d = s32[37,45] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+      ROOT f = f32[37,45] convert(d) }""",
+    "narrow": """ENTRY e { x = s8[31,64] parameter(0)
+      y = s8[64,45] parameter(1)
+      ROOT r = s8[31,45] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }""",
+    "windows": """ENTRY e { x = s8[2,12,12,16] parameter(0)
+      k = s8[3,3,16,20] parameter(1)
+      ROOT r = s32[2,12,12,20] convolution(x, k), window={size=3x3 pad=1_1x1_1},
+        dim_labels=b01f_01io->b01f }""",
+}
+
+
+@is_run
+@pytest.mark.parametrize("place", PLACES)
+def test_squares_in_other_places(place: str) -> None:
+    module = hlo.parse(f"HloModule m\n{PLACES[place]}")
+    rng = np.random.default_rng(4)
+    values: list[object] = [
+        rng.integers(*p.shape.dtype.int_range, p.shape.dims, endpoint=True).astype(
+            p.shape.dtype.numpy
+        )
+        for p in module.entry.parameters
+    ]
+    assert "mmla\t" in driver.emit_stage(module, "asm", machine=MATRICES)
+    exact = hlo.evaluate(module, *values)
+    np.testing.assert_array_equal(result_on(MATRICES, module, values), exact)
+
+
+@is_run
+def test_constants_are_words_of_squares_when_the_program_is_compiled() -> None:
+    rng = np.random.default_rng(5)
+    rows = rng.integers(-128, 128, (67, 40)).tolist()
+    listed = ",".join("{" + ",".join(map(str, row)) + "}" for row in rows)
+    module = hlo.parse(f"""HloModule m
+    ENTRY e {{ x = s8[31,67] parameter(0)
+      y = s8[67,40] constant({{{listed}}})
+      ROOT r = s32[31,40] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}""")
+    values: list[object] = [rng.integers(-128, 128, (31, 67)).astype(np.int8)]
+    assert "smmla\t" in driver.emit_stage(module, "asm", machine=MATRICES)
+    exact = hlo.evaluate(module, *values)
+    np.testing.assert_array_equal(result_on(MATRICES, module, values), exact)
+
+
+def test_one_row_has_no_squares() -> None:
+    """There is nothing to pair it with."""
+    for rows, wanted in ((1, False), (7, True)):
+        module = hlo.parse(text(("s8", "s8", "s32"), (rows, 4096, 64), 1, 0))
+        loops = driver.emit_stage(module, "loops", machine=MATRICES)
+        assert ("octets of s8" in loops) == wanted
+
+
+@pytest.mark.parametrize("m", range(2, 64))
+@pytest.mark.parametrize("most", [2, 6, 24])
+def test_tiles_of_squares_have_even_rows_that_there_are(m: int, most: int) -> None:
+    tiles, rows = row_steps(m, most, 2)
+    assert rows % 2 == 0
+    assert rows <= min(m, most)
+    assert (tiles - 1) * rows < m <= tiles * rows
+
+
 @pytest.mark.parametrize(("machine", "types", "instruction"), [
     (DOT, ("s8", "s8", "s32"), "sdot"), (DOT, ("u8", "u8", "s32"), "udot"),
     (DOT, ("u8", "s8", "s32"), "sdot"), (DOT, ("s8", "u8", "s32"), "udot"),
-    (DOT, ("u4", "s4", "s32"), "sdot"), (MATRICES, ("s4", "s8", "s32"), "sdot"),
-    (MATRICES, ("u8", "s8", "s32"), "usdot"), (MATRICES, ("s8", "u8", "s32"), "usdot"),
-    (MATRICES, ("bf16", "bf16", "f32"), "bfdot"),
+    (DOT, ("u4", "s4", "s32"), "sdot"), (MATRICES, ("s4", "s8", "s32"), "smmla"),
+    (MATRICES, ("u4", "u8", "u32"), "ummla"), (MATRICES, ("u8", "s8", "s32"), "usmmla"),
+    (MATRICES, ("s8", "u8", "s32"), "usmmla"), (MATRICES, ("bf16", "bf16", "f32"), "bfmmla"),
+    (MATRICES, ("f8e4m3fn", "bf16", "f32"), "bfmmla"),
 ])  # fmt: skip
 def test_the_machines_instruction(
     machine: Machine, types: tuple[str, str, str], instruction: str
@@ -126,12 +225,11 @@ def test_the_machines_instruction(
 
 
 def test_without_the_feature_there_is_none() -> None:
-    named = {"dotprod": "sdot", "i8mm": "usdot", "bf16": "bfdot"}
-    types = {"dotprod": ("s8", "s8", "s32"), "i8mm": ("u8", "s8", "s32"),
-             "bf16": ("bf16", "bf16", "f32")}  # fmt: skip
-    for feature, instruction in named.items():
+    types = {"i8mm": ("u8", "s8", "s32"), "bf16": ("bf16", "bf16", "f32")}
+    for feature, each in types.items():
         machine = replace(MATRICES, features=MATRICES.features - {feature})
-        module = hlo.parse(text(types[feature], (64, 64, 64), 1, 0))
-        assert f"\t{instruction}\t" not in driver.emit_stage(module, "asm", machine=machine)
+        code = driver.emit_stage(hlo.parse(text(each, (64, 64, 64), 1, 0)), "asm", machine=machine)
+        assert "mmla\t" not in code
+        assert ("dot\t" in code) == (feature == "i8mm")  # of moved factors
     module = hlo.parse(text(("s8", "s8", "s32"), (64, 64, 64), 1, 0))
     assert "dot\t" not in driver.emit_stage(module, "asm", machine=WITHOUT)

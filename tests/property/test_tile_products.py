@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import llvmlite.binding as llvm  # noqa: TID251  # it stands for the linker
 import numpy as np
 import pytest
@@ -15,12 +17,13 @@ from hlo.backend.ir.kernel import KernelSequence
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction import amx
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.ir.dtype import DType
 from hlo.machine import NAMED
 from tests.property.test_sum_errors import Dot, allowed, units
 from tests.support.contraction_harness import Compiled
 from tests.support.emulated_tiles import Tiles, emulated
 
-AMX = {"amx-tile", "amx-bf16", "amx-int8"}
+AMX = {"amx-tile", "amx-bf16", "amx-int8", "amx-fp16"}
 WIDE = replace(NAMED["x86-64-v4"], features=NAMED["x86-64-v4"].features | AMX)
 BLOCK = amx.BLOCK_STEPS * 32  # depths of bf16
 SIZES = [(34, 33, 900), (20, 24, BLOCK), (34, 33, BLOCK + 1), (20, 24, 2 * BLOCK + 555)]
@@ -75,6 +78,86 @@ def test_infinities_and_nan_stay_in_their_rows(tiles: Tiles) -> None:
         want = a.astype(np.float32) @ b.astype(np.float32)
     for test in (np.isposinf, np.isneginf, np.isnan):
         np.testing.assert_array_equal(test(found), test(want))
+
+
+KINDS = [
+    ("s4", "s4", "s32", "tdpbssd"), ("u4", "s4", "s32", "tdpbssd"), ("u8", "s4", "s32", "tdpbusd"),
+    ("s8", "u8", "s32", "tdpbsud"), ("u8", "u8", "u32", "tdpbuud"), ("s2", "u8", "s32", "tdpbsud"),
+    ("f8e4m3fn", "f8e4m3fn", "f32", "tdpbf16ps"), ("f8e5m2", "bf16", "f32", "tdpbf16ps"),
+    ("f4e2m1fn", "f8e3m4", "bf16", "tdpbf16ps"), ("f16", "f16", "f32", "tdpfp16ps"),
+    ("f16", "f16", "f16", "tdpfp16ps"),
+]  # fmt: skip
+ORDERS = ["nn", "nt", "tn", "tt"]
+
+
+@pytest.mark.parametrize("form", ORDERS)
+@pytest.mark.parametrize("kind", KINDS, ids="-".join)
+def test_what_is_packed_meets_its_rows_and_columns(
+    tiles: Tiles, kind: tuple[str, str, str, str], form: str
+) -> None:
+    """Numbers and sums that are exact in every type, so that an element in another's place shows;
+    the least and the greatest among them. The second size ends within a tile, a step and a group.
+    """
+    *types, instruction = kind
+    for m, n, k in [(48, 40, 192), (33, 35, 259)]:
+        root = driver.parse(product_text((m, n, k), types, form)).entry.root
+        factors = [numbers(o.shape.dtype, o.shape.dims) for o in root.operands]
+        result = np.empty((m, n), root.shape.dtype.numpy)
+        Compiled(emulated(contraction_kernels(root, Target(WIDE))))(factors, result, pieces=2)
+        a, b = (f.astype(np.float64) for f in factors)
+        want = (a if form[0] == "n" else a.T) @ (b if form[1] == "n" else b.T)
+        np.testing.assert_array_equal(result, want.astype(root.shape.dtype.numpy))
+        assert tiles.events.pop(instruction) == 4 * 4 * -(-k // (64 if "s32" in kind or
+            "u32" in kind else 32))  # fmt: skip
+
+
+def product_text(dims: tuple[int, int, int], types: Sequence[str], form: str) -> str:
+    (m, n, k), (left, right, out) = dims, types
+    x, y = ([m, k], [k, n])
+    x, y = (x if form[0] == "n" else x[::-1]), (y if form[1] == "n" else y[::-1])
+    return f"""HloModule m
+    ENTRY e {{ x = {left}[{x[0]},{x[1]}] parameter(0)
+      y = {right}[{y[0]},{y[1]}] parameter(1)
+      ROOT r = {out}[{m},{n}] dot(x, y), lhs_contracting_dims={{{int(form[0] == "n")}}},
+        rhs_contracting_dims={{{int(form[1] == "t")}}} }}"""
+
+
+def numbers(dtype: DType, dims: tuple[int, ...]) -> np.ndarray:
+    rng = np.random.default_rng(8)
+    if dtype.is_integral:
+        made = rng.integers(*dtype.int_range, dims, endpoint=True)
+        made[0], made[1] = dtype.int_range
+        return made.astype(dtype.numpy)
+    return rng.choice(np.array([-1, -0.5, 0, 0.5, 1, 1.5]), dims).astype(dtype.numpy)
+
+
+def test_halves_that_are_subnormal_count(tiles: Tiles) -> None:
+    """TDPFP16PS takes them as they are: nobody looks for any, and none is left out."""
+    root = driver.parse(product_text((33, 34, 512), ("f16", "f16", "f32"), "nn")).entry.root
+    factors = [np.full(o.shape.dims, 2.0**-24, np.float16) for o in root.operands]
+    sequence = contraction_kernels(root, Target(WIDE))
+    assert all(call.when is None for call in sequence.calls)
+    found = Compiled(emulated(sequence))(factors, np.empty((33, 34), np.float32))
+    assert (found == 512 * 2.0**-48).all()
+    assert "tdpfp16ps" in tiles.events
+
+
+@pytest.mark.parametrize("types", [
+    ("f8e8m0fnu", "f8e4m3fn", "f32"), ("f16", "bf16", "f32"), ("s16", "s8", "s32"),
+    ("s4", "s4", "f32"), ("f16", "f8e5m2", "f32"),
+])  # fmt: skip
+def test_other_elements_have_no_tiles(types: tuple[str, str, str]) -> None:
+    calls = made(product_text((64, 64, 64), types, "nn")).calls
+    assert not any("llvm.x86.tile" in call.kernel.text for call in calls)
+
+
+def test_without_the_feature_halves_have_none() -> None:
+    """A Sapphire Rapids multiplies f16 in f32, a Granite Rapids in tiles; in the assembly."""
+    module = driver.parse(product_text((64, 64, 64), ("f16", "f16", "f32"), "nn"))
+    for name, wanted in (("sapphirerapids", False), ("graniterapids", True)):
+        code = driver.emit_stage(module, "asm", machine=NAMED[name])
+        assert ("tdpfp16ps" in code) == wanted
+        assert "ph\t" not in code.replace("vcvtps2ph\t", "").replace("vcvtph2ps", "")
 
 
 @pytest.mark.usefixtures("tiles")

@@ -1,13 +1,15 @@
 """The tile registers of AMX in NumPy, as symbols that compiled kernels call instead.
 
-Arithmetic follows the operations of TDPBF16PS and TDPBSSD in Intel's manual: products of even and
-of odd depths are chained apart from zero, and their sum is added to the tile.
+Arithmetic follows the operations of TDPBF16PS, TDPFP16PS and TDPBSSD in Intel's manual: products of
+even and of odd depths are chained apart from zero, and their sum is added to the tile. Of bf16,
+subnormal numbers are zeros.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 
 import llvmlite.binding as llvm  # noqa: TID251  # it stands for the linker
 import ml_dtypes
@@ -30,8 +32,15 @@ class Tiles:
             self._offer("tilezero", self._zero, _NUMBER),
             self._offer("tileloadd64", self._load, _NUMBER, _ADDRESS, _STRIDE),
             self._offer("tilestored64", self._store, _NUMBER, _ADDRESS, _STRIDE),
-            self._offer("tdpbf16ps", self._bf16, _NUMBER, _NUMBER, _NUMBER),
-            self._offer("tdpbssd", self._bytes, _NUMBER, _NUMBER, _NUMBER),
+            *(
+                self._offer(name, partial(self._halves, dtype), _NUMBER, _NUMBER, _NUMBER)
+                for name, dtype in (("tdpbf16ps", ml_dtypes.bfloat16), ("tdpfp16ps", np.float16))
+            ),
+            *(
+                self._offer(f"tdpb{a}{b}d", partial(self._bytes, a, b), _NUMBER, _NUMBER, _NUMBER)
+                for a in "su"
+                for b in "su"
+            ),
             self._offer("ldtilecfg", lambda _: None, _ADDRESS),
             self._offer("tilerelease", lambda: None),
         ]
@@ -63,15 +72,19 @@ class Tiles:
     def _store(self, tile: int, address: int, stride: int) -> None:
         self._rows(address, stride)[:] = self.tiles[tile]
 
-    def _bf16(self, sums: int, lhs: int, rhs: int) -> None:
-        a, b = (self.tiles[t].view(ml_dtypes.bfloat16).astype(np.float32) for t in (lhs, rhs))
+    def _halves(self, dtype: type, sums: int, lhs: int, rhs: int) -> None:
+        a, b = (self.tiles[t].view(dtype).astype(np.float32) for t in (lhs, rhs))
+        if dtype is not np.float16:
+            a, b = (np.where(np.abs(x) < 2.0**-126, 0, x) for x in (a, b))
         a, b = a.reshape(ROWS, 16, 2), b.reshape(16, 16, 2)  # row, pair; pair, column
         products = np.moveaxis(a, 1, 0)[:, :, None] * b[:, None]
         chains = np.add.reduce(products, axis=0)  # one after the other, as axis 0 is outermost
         self.tiles[sums].view(np.float32)[:] += chains[..., 0] + chains[..., 1]
 
-    def _bytes(self, sums: int, lhs: int, rhs: int) -> None:
-        a, b = (self.tiles[t].view(np.int8).astype(np.int32) for t in (lhs, rhs))
+    def _bytes(self, left: str, right: str, sums: int, lhs: int, rhs: int) -> None:
+        kinds = {"s": np.int8, "u": np.uint8}
+        pairs = ((lhs, left), (rhs, right))
+        a, b = (self.tiles[t].view(kinds[kind]).astype(np.int32) for t, kind in pairs)
         a, b = a.reshape(ROWS, 16, 4), b.reshape(16, 16, 4)
         self.tiles[sums].view(np.int32)[:] += np.einsum("rgk,gck->rc", a, b)
 

@@ -6,6 +6,9 @@ A tile is up to 16 rows of 64 bytes. A product takes one of rows and one of colu
 lie in groups that fill 32 bits, and adds to a tile of 16 x 16 sums. Linux grants the registers to a
 process on request; each kernel asks again (0.2 us), since its object may come from a cache. It asks
 by an instruction, so that objects need nothing of the C library for it.
+
+TDPBF16PS reads subnormal numbers as zero. TDPFP16PS does not, and gives none: a product of two f16
+is a multiple of 2^-48, and so is a sum of these (Intel's manual, volume 2, both instructions).
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ PERMISSION_CALL = (158, 0x1023, 18)
 # operands in rdi and rsi; rcx and r11 are lost.
 SYSTEM_CALL = "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory},~{dirflag},~{fpsr},~{flags}"
 _SIGNS = {dt.S8: "s", dt.U8: "u"}
+_HALVES = {dt.BF16: ("bf16", "amx-bf16"), dt.F16: ("fp16", "amx-fp16")}
 
 _X86 = "llvm.x86."
 _FILLED = tuple(f"{_X86}{name}" for name in ("tdp", "tileload", "tilezero"))
@@ -52,14 +56,20 @@ def is_permitted() -> bool:
 
 
 class TileProduct(Struct, frozen=True):
-    """instruction: its name; group: elements in 32 bits; sums: LLVM's type of one of them. asks:
-    whether the system, Linux, wants to be asked for tiles.
+    """instruction: its name; lhs, rhs: what it multiplies, as many bits each; sums: LLVM's type of
+    one of them. asks: whether the system, Linux, wants to be asked for tiles.
     """
 
     instruction: str
-    group: int
+    lhs: DType
+    rhs: DType
     sums: str
     asks: bool
+
+    @property
+    def group(self) -> int:
+        """Elements in 32 bits."""
+        return 32 // self.lhs.bits
 
     def configure(self, w: Writer) -> None:
         """Permission, then all tiles as large as they get."""
@@ -105,10 +115,11 @@ class TileProduct(Struct, frozen=True):
 def tile_product(machine: Machine, lhs: DType, rhs: DType) -> TileProduct | None:
     """The product of tiles of these types."""
     features, asks = machine.features, machine.system == "linux"
-    if (lhs, rhs) == (dt.BF16, dt.BF16) and "amx-bf16" in features:
-        return TileProduct("tdpbf16ps", 2, "float", asks)
+    for element, (name, needed) in _HALVES.items():
+        if lhs is rhs is element and needed in features:
+            return TileProduct(f"tdp{name}ps", lhs, rhs, "float", asks)
     if lhs in _SIGNS and rhs in _SIGNS and "amx-int8" in features:
-        return TileProduct(f"tdpb{_SIGNS[lhs]}{_SIGNS[rhs]}d", 4, "i32", asks)
+        return TileProduct(f"tdpb{_SIGNS[lhs]}{_SIGNS[rhs]}d", lhs, rhs, "i32", asks)
     return None
 
 

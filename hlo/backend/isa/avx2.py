@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.assembly import Assembly
-from hlo.backend.isa.dot_products import VEX, DotProduct, pairs_of_s16, quads_of_8_bits
+from hlo.backend.isa.dot_products import (
+    VEX,
+    DotProduct,
+    pairs_of_s16,
+    quads_of_8_bits,
+    words_of_kinds,
+)
 from hlo.backend.isa.sse import Sse
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
 _REGISTER = "<8 x float>"
 _KINDS = {"float": "s", "double": "d"}
+# What multiplies words of elements that AVX-VNNI does not.
+_KINDS_OF_WORDS = {
+    (dt.S8, dt.S8): "avxvnniint8",
+    (dt.U8, dt.U8): "avxvnniint8",
+    (dt.U16, dt.S16): "avxvnniint16",
+    (dt.U16, dt.U16): "avxvnniint16",
+}
 
 
 class Avx2(Sse):
@@ -46,9 +59,11 @@ class Avx2(Sse):
         return self._has("f16c")
 
     def dot_product(self, lhs: DType, rhs: DType) -> DotProduct | None:
-        is_known = (lhs, rhs) in ((dt.S16, dt.S16), (dt.U8, dt.S8))
-        if not is_known or self.machine.vector_bytes != 32 or not self._has("avx2"):
+        if self.machine.vector_bytes != 32 or not self._has("avx2"):
             return super().dot_product(lhs, rhs)
+        if (lhs, rhs) not in ((dt.S16, dt.S16), (dt.U8, dt.S8)):
+            needed = _KINDS_OF_WORDS.get((lhs, rhs))
+            return words_of_kinds(lhs, rhs) if needed and self._has(needed) else None
         is_wide = self._has("avx512vnni", "avx512vl")
         adds, prefix = is_wide or self._has("avxvnni"), "" if is_wide else VEX
         if lhs is dt.U8:

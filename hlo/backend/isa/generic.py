@@ -225,6 +225,10 @@ class Isa:
         """
         return None
 
+    def square_product(self, lhs: DType, rhs: DType) -> DotProduct | None:
+        """The same of two rows by two columns at once."""
+        return None
+
     def assembly(self, scalar: str) -> Assembly | None:
         """What a kernel may be written in instead of LLVM's language, for vectors of the type."""
         return None

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from hlo.backend.ir.values import lanes_of, scalar_of
 from hlo.backend.ir.writer import Value, Writer, mangled, vector_of
-from hlo.backend.isa.dot_products import DotProduct, neon_pairs_of_bf16, neon_quads
+from hlo.backend.isa.dot_products import DotProduct, neon_pairs_of_bf16, neon_quads, neon_squares
 from hlo.backend.isa.generic import FloatMode, Isa
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
@@ -26,6 +26,13 @@ _LANES = 4
 _FLOATS, _BYTES = "<4 x float>", "<16 x i8>"
 _BITS = {"float": 32, "double": 64}
 _INTEGERS = {"float": "i32", "double": "i64"}
+# The features that multiply two rows by two columns of these elements.
+_SQUARES = {
+    (dt.BF16, dt.BF16): "bf16",
+    (dt.S8, dt.S8): "i8mm",
+    (dt.U8, dt.U8): "i8mm",
+    (dt.U8, dt.S8): "i8mm",
+}
 
 
 class _Control:
@@ -156,6 +163,11 @@ class Neon(Isa):
         if (lhs, rhs) == (dt.U8, dt.S8):
             return neon_quads(lhs, rhs) if self._has("i8mm") else None
         return None
+
+    def square_product(self, lhs: DType, rhs: DType) -> DotProduct | None:
+        """smmla, ummla, usmmla of FEAT_I8MM; bfmmla."""
+        needed = _SQUARES.get((lhs, rhs))
+        return neon_squares(lhs, rhs) if needed and self._has(needed) else None
 
     # -- memory, threads, modes --------------------------------------------------------------
 

@@ -44,6 +44,8 @@ _PLACES = {
     "avx512vpopcntdq": (_MORE, _ECX, 14), "amx-bf16": (_MORE, _EDX, 22),
     "avx512fp16": (_MORE, _EDX, 23), "amx-tile": (_MORE, _EDX, 24), "amx-int8": (_MORE, _EDX, 25),
     "avxvnni": (_LAST, _EAX, 4), "avx512bf16": (_LAST, _EAX, 5),
+    "amx-fp16": (_LAST, _EAX, 21), "avxvnniint8": (_LAST, _EDX, 4),
+    "avxvnniint16": (_LAST, _EDX, 10),
 }  # fmt: skip
 _BITS = {feature: 1 << number for number, feature in enumerate(_PLACES)}
 # What every processor of 64 bits has.

@@ -26,12 +26,16 @@ from hlo.ir import dtype as dt
 from hlo.machine import NAMED, Machine, with_features
 
 Answer = Value | bool | int | None
-SAPPHIRE = ("sapphirerapids",)
+GRANITE = ("graniterapids",)
+SAPPHIRE = ("sapphirerapids", *GRANITE)
 BF16 = ("cooperlake", "znver4", *SAPPHIRE)
 VBMI = ("icelake-server", "znver4", *SAPPHIRE)
 VNNI = ("cascadelake", "cooperlake", *VBMI)
 AVX512 = ("x86-64-v4", *VNNI)
-AVX2 = ("x86-64-v3", *AVX512)
+INT16 = ("lunarlake",)
+INT8 = ("arrowlake", *INT16)
+AVX_VNNI = ("alderlake", *INT8)
+AVX2 = ("x86-64-v3", *AVX_VNNI, *AVX512)
 SSE = ("x86-64", "x86-64-v2", *AVX2)
 X86 = ("generic", *SSE)
 ARM_BF16 = ("neoverse-v1",)
@@ -114,9 +118,9 @@ def of_tiles(lhs: dt.DType, rhs: dt.DType) -> Callable[..., Answer]:
     return ask
 
 
-def of_words(lhs: dt.DType, rhs: dt.DType) -> Callable[..., Answer]:
+def of_words(lhs: dt.DType, rhs: dt.DType, *, squares: bool = False) -> Callable[..., Answer]:
     def ask(isa: Isa, w: Writer, memory: Value) -> Answer:
-        dot = isa.dot_product(lhs, rhs)
+        dot = isa.square_product(lhs, rhs) if squares else isa.dot_product(lhs, rhs)
         if dot is None:
             return None
         lanes = isa.machine.vector_bytes // 4
@@ -234,15 +238,26 @@ ROWS = (
         EVERY),
     Row("tile_product", ("ptr",), of_tiles(dt.BF16, dt.BF16), SAPPHIRE, "tdpbf16ps"),
     Row("tile_product", ("ptr",), of_tiles(dt.S8, dt.U8), SAPPHIRE, "tdpbsud"),
-    Row("tile_product", ("ptr",), of_tiles(dt.F16, dt.F16), ()),
+    Row("tile_product", ("ptr",), of_tiles(dt.F16, dt.F16), GRANITE, "tdpfp16ps"),
+    Row("tile_product", ("ptr",), of_tiles(dt.F16, dt.BF16), ()),
     Row("dot_product", ("ptr",), of_words(dt.S16, dt.S16), SSE, "vpdpwssd|v?pmaddwd"),
-    Row("dot_product", ("ptr",), of_words(dt.U8, dt.S8), (*VNNI, *ARM_BF16),
+    Row("dot_product", ("ptr",), of_words(dt.U8, dt.S8), (*AVX_VNNI, *VNNI, *ARM_BF16),
         "vpdpbusd|usdot"),
     Row("dot_product", ("ptr",), of_words(dt.S8, dt.U8), ()),
-    Row("dot_product", ("ptr",), of_words(dt.S8, dt.S8), ARM_FP16, "sdot"),
-    Row("dot_product", ("ptr",), of_words(dt.U8, dt.U8), ARM_FP16, "udot"),
+    Row("dot_product", ("ptr",), of_words(dt.S8, dt.S8), (*INT8, *ARM_FP16),
+        "vpdpbssd|sdot"),
+    Row("dot_product", ("ptr",), of_words(dt.U8, dt.U8), (*INT8, *ARM_FP16),
+        "vpdpbuud|udot"),
+    Row("dot_product", ("ptr",), of_words(dt.U16, dt.S16), INT16, "vpdpwusd"),
+    Row("dot_product", ("ptr",), of_words(dt.U16, dt.U16), INT16, "vpdpwuud"),
+    Row("dot_product", ("ptr",), of_words(dt.S16, dt.U16), ()),
     Row("dot_product", ("ptr",), of_words(dt.BF16, dt.BF16), (*BF16, *ARM_BF16),
         "vdpbf16ps|bfdot"),
+    Row("square_product", ("ptr",), of_words(dt.S8, dt.S8, squares=True), ARM_BF16, "smmla"),
+    Row("square_product", ("ptr",), of_words(dt.U8, dt.U8, squares=True), ARM_BF16, "ummla"),
+    Row("square_product", ("ptr",), of_words(dt.U8, dt.S8, squares=True), ARM_BF16, "usmmla"),
+    Row("square_product", ("ptr",), of_words(dt.S8, dt.U8, squares=True), ()),
+    Row("square_product", ("ptr",), of_words(dt.BF16, dt.BF16, squares=True), ARM_BF16, "bfmmla"),
     Row("assembly", ("ptr", "ptr"), of_assembly("float"), AVX2, "vfmadd231ps"),
     Row("assembly", ("ptr", "ptr"), of_assembly("double"), AVX2, "vfmadd231pd"),
     Row("assembly", ("ptr", "ptr"), of_assembly("i32"), ()),

@@ -9,6 +9,7 @@ import pytest
 
 from hlo import driver
 from hlo.backend.compilation import Compilation
+from hlo.backend.cycles import cycles_in_us
 from hlo.backend.limits import Level, Limits, measured_limits
 from hlo.backend.profile import Profile, ProfileRow, profile
 from hlo.ir import dtype as dt
@@ -95,6 +96,19 @@ ENTRY e {
   z = bf16[96,96] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   ROOT r = bf16[96,96] negate(z)
 }"""
+
+
+def test_a_short_step_is_not_the_call_around_it() -> None:
+    """A product of some ns, in a run that has the call from Python besides."""
+    module = driver.parse(PRODUCT.replace("96", "8").replace("bf16", "f32"))
+    values = [np.ones(p.shape.dims, np.float32) for p in module.entry.parameters]
+    found = driver.profile(module, *values, threads=1)
+    assert 0 < sum(row.us for row in found.rows) < found.us
+
+
+def test_the_counter_goes_on() -> None:
+    """At a rate of hundreds of kHz at least, of some GHz at most."""
+    assert 0.1 < cycles_in_us() < 1e4
 
 
 def test_plans_have_an_estimate_beside_what_they_took() -> None:

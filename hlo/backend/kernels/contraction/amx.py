@@ -1,11 +1,12 @@
-"""Tile products: bf16 and 8-bit contractions on the matrix units of AMX.
+"""Tile products: contractions of bf16, f16 and what has 8 bits and less on AMX's matrix units.
 
     lhs -> blocks [tile of 16 rows][step][row][64 bytes of depth]            in scratch, by a unit
     rhs -> blocks [tile of 16 columns][step][depth / group][column][group]   by a kernel before
     2 x 2 tiles of 16 x 16 sums per round of `step` depths; finished sums leave through scratch
 
 A step is 64 bytes of depth; a group (2 bf16 or 4 bytes) fills 32 bits. Sums are f32 or s32, as
-elsewhere; the unit takes subnormal bf16 as zero.
+elsewhere; the unit takes subnormal bf16 as zero. Elements are those that it multiplies: narrower
+integers and floats become them while they are packed (elements.py).
 
 The unit adds the products of a step to each other first, those of even and of odd depths apart, and
 their sum to the tile's (TDPBF16PS in Intel's manual). Steps are cut into blocks, and the sums of
@@ -17,10 +18,16 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hlo.backend.ir.kernel import Sums
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.amx import ROW_BYTES, ROWS, TileProduct
 from hlo.backend.kernels.contraction.axes import Axes, Contraction, extent
+from hlo.backend.kernels.contraction.elements import held, holds
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.backend.kernels.contraction.sum_blocks import cut_of
+from hlo.backend.lanes import masked
+from hlo.backend.lanes.types import storage_scalar
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
 
 TILE = ROWS  # Rows and columns of a tile of sums.
 STEP_BYTES = ROW_BYTES
@@ -28,6 +35,9 @@ TILE_BYTES = TILE * STEP_BYTES
 LEAST_ROWS = 9  # Products of fewer rows are bound by memory.
 LEAST_FLOPS = 1 << 19
 UNITS = 16
+# Elements of lhs and rhs, in the order in which they are tried.
+_BYTES = (dt.S8, dt.U8)
+_KINDS = (*((a, b) for a in _BYTES for b in _BYTES), (dt.BF16, dt.BF16), (dt.F16, dt.F16))
 BLOCK_STEPS = 128  # Steps of depth whose sums stay in tile registers.
 
 
@@ -50,11 +60,13 @@ class TilePlan(Struct, frozen=True):
 
     @property
     def item_bytes(self) -> int:
+        """Of an element that the unit multiplies."""
         return 4 // self.group
 
     @property
-    def element(self) -> str:
-        return f"i{8 * self.item_bytes}"
+    def quarter(self) -> int:
+        """Depths of a quarter of a step: four words, the side of a square that is transposed."""
+        return self.depths // 4
 
     @property
     def steps(self) -> int:
@@ -113,12 +125,19 @@ class TilePlan(Struct, frozen=True):
 
     @property
     def is_rhs_along_depth(self) -> bool:
-        """Whether the columns lie along depth, in words that hold whole groups."""
-        inner, *axes = reversed(self.c.depth)
-        strides = [a.rhs for a in (*axes, *self.c.columns, *self.c.batch)]
-        strides += self.c.rhs.steps
-        whole = self.c.k % self.depths == 0 and inner.size % self.group == 0
-        return inner.rhs == 1 and whole and all(s % self.group == 0 for s in strides)
+        """Whether the columns lie along depth, in runs that hold whole quarters of a step."""
+        return self._runs(self.c.depth, "rhs", self.quarter)
+
+    def loaded(self, w: Writer, side: str, at: Value, lanes: int, mask: Value | None) -> Value:
+        """Neighbours of a factor in memory."""
+        dtype: DType = getattr(self.c, side).dtype
+        type = vector_of(storage_scalar(dtype), lanes)
+        return masked.load(w, type, at, dtype.item_bytes, mask)
+
+    def elements(self, w: Writer, side: str, raw: Value) -> Value:
+        """Numbers of a factor as what the unit multiplies."""
+        element: DType = getattr(self.tiles, side)
+        return held(w, self.ring.target, raw, getattr(self.c, side).dtype, element)
 
     @property
     def fits(self) -> bool:
@@ -146,8 +165,12 @@ def tile_plan(c: Contraction, ring: Ring) -> TilePlan | None:
 
 
 def _tiles(c: Contraction, ring: Ring) -> TileProduct | None:
-    """The product for the operands' types, whose sums are the ring's numbers."""
-    found = ring.target.isa.tile_product(c.lhs.dtype, c.rhs.dtype)
-    if found is None or found.sums != ring.scalar or ring.parts > 1 or ring.result.is_pred:
+    """The product of elements that hold the operands' numbers, whose sums are the ring's."""
+    if ring.parts > 1 or ring.result.is_pred:
         return None
-    return found
+    for lhs, rhs in _KINDS:
+        found = ring.target.isa.tile_product(lhs, rhs)
+        is_held = holds(lhs, c.lhs.dtype) and holds(rhs, c.rhs.dtype)
+        if found and found.sums == ring.scalar and is_held:
+            return found
+    return None

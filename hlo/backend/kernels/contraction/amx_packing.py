@@ -6,16 +6,14 @@ from hlo.backend.ir.arithmetic import add, advanced, split_index, strided, times
 from hlo.backend.ir.control import loop, ranged
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
 from hlo.backend.kernels.contraction.axes import Axes, extent
 from hlo.backend.kernels.contraction.beginnings import element_0
-from hlo.backend.kernels.contraction.packing import pack
-from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange, Panels, Source
-from hlo.backend.kernels.contraction.ring import element_address, ring_of
-from hlo.backend.lanes import masked
+from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.lanes.masked import below
-from hlo.ir import dtype as dt
+from hlo.backend.lanes.transposed import turned_parts
+from hlo.ir.dtype import DType
 
 
 def tile_packing_kernel(plan: TilePlan) -> Kernel:
@@ -43,42 +41,49 @@ def tile_packing_kernel(plan: TilePlan) -> Kernel:
 
 
 def _pack_columns(w: Writer, plan: TilePlan, base: Value, to: Value, tile: Value) -> None:
-    """One tile of columns that lie along depth: groups are words, and these are transposed."""
-    packing = columns_packing(plan)
-    exists = w.compare("icmp ult", tile, w.int(packing.panels.count))
-    some = w.cast("zext", exists, "i64")
+    """One tile of columns that lie along depth: a quarter of a step of each, whose words are
+    transposed by squares of 4 x 4 in 128 bits. Columns beyond the last one repeat it.
+    """
+    c = plan.c
+    column, last = times(w, tile, TILE), w.int(c.n - 1)
+    numbers = [w.intrinsic("llvm.umin", "i64", add(w, column, w.int(r)), last) for r in range(TILE)]
+    axes, depth = ([(a.size, a.rhs) for a in part] for part in (c.columns, c.depth))
+    columns = [element_address(w, base, strided(w, n, axes), c.rhs.dtype) for n in numbers]
     target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
-    block = PanelRange(base, target, tile, w.int(1), w.int(0), w.int(packing.source.depth_size))
-    ranged(w, w.int(0), some, lambda _: pack(w, packing, block))
 
+    def at_quarter(i: Value, _: list[Value]) -> list[Value]:
+        k = times(w, i, plan.quarter)
+        mask = below(w, k, c.k, plan.quarter) if c.k % plan.depths else None
+        offset = strided(w, k, depth)
+        raw = [
+            plan.loaded(w, "rhs", element_address(w, at, offset, c.rhs.dtype), plan.quarter, mask)
+            for at in columns
+        ]
+        parts = [plan.elements(w, "rhs", w.end_to_end(raw[r::4])) for r in range(4)]
+        words = [w.cast("bitcast", part, vector_of("i32", TILE)) for part in parts]
+        at = advanced(w, target, times(w, i, 4 * STEP_BYTES), "i8")
+        for g, word in enumerate(turned_parts(w, words)):
+            w.store(word, advanced(w, at, g * STEP_BYTES, "i8"), 4)
+        return []
 
-def columns_packing(plan: TilePlan) -> Packing:
-    """Columns that lie along depth as panels of words."""
-    c, group = plan.c, plan.group
-    words = ring_of(dt.S32, plan.ring.target)
-    free = tuple((a.size, a.rhs // group) for a in c.columns)
-    inner = c.depth[-1].size // group
-    depth = (*((a.size, a.rhs // group) for a in c.depth[:-1]), (inner, 1))
-    count = -(-c.n // TILE)
-    return Packing(words, Source(dt.S32, free, depth), Panels(count, TILE, TILE, count * TILE))
+    loop(w, w.int(4 * plan.steps), [], at_quarter)
 
 
 def _pack_step(w: Writer, plan: TilePlan, base: Value, to: Value, step: Value) -> None:
     """One step of depth of all columns, which lie along rows: rows of a group are interleaved."""
     c, group = plan.c, plan.group
     axes = [(a.size, a.rhs) for a in c.columns]
-    depth = [(a.size, a.rhs) for a in c.depth]
 
     def at_tile(tile: Value) -> None:
         column = times(w, tile, TILE)
         exists = below(w, column, c.n, TILE)
         target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
         target = advanced(w, target, times(w, step, TILE_BYTES), "i8")
-        start = w.address(base, strided(w, column, axes), plan.element)
+        start = element_address(w, base, strided(w, column, axes), c.rhs.dtype)
 
         def at_group(g: Value, _: list[Value]) -> list[Value]:
             first = add(w, times(w, step, plan.depths), times(w, g, group))
-            joined = group_words(w, plan, start, first, depth, exists)
+            joined = group_words(w, plan, "rhs", start, first, exists)
             w.store(joined, advanced(w, target, times(w, g, STEP_BYTES), "i8"), 4)
             return []
 
@@ -88,14 +93,11 @@ def _pack_step(w: Writer, plan: TilePlan, base: Value, to: Value, step: Value) -
 
 
 def group_words(
-    w: Writer,
-    plan: TilePlan,
-    start: Value,
-    first: Value,
-    depth: list[tuple[int, int]],
-    exists: Value,
+    w: Writer, plan: TilePlan, side: str, start: Value, first: Value, exists: Value
 ) -> Value:
     """The depths of one group of 16 neighbours, as 16 words; zero beyond the last depth."""
+    dtype: DType = getattr(plan.c, side).dtype
+    depth = [(a.size, getattr(a, side)) for a in plan.c.depth]
     rows = []
     for i in range(plan.group):
         k = add(w, first, w.int(i))
@@ -103,8 +105,8 @@ def group_words(
         if plan.c.k % plan.depths:
             inside = w.compare("icmp ult", k, w.int(plan.c.k))
             mask = w.binary("and", exists, w.splat(inside, TILE))
-        address = w.address(start, strided(w, k, depth), plan.element)
-        rows.append(masked.load(w, f"<{TILE} x {plan.element}>", address, plan.item_bytes, mask))
+        address = element_address(w, start, strided(w, k, depth), dtype)
+        rows.append(plan.elements(w, side, plan.loaded(w, side, address, TILE, mask)))
     return joined_words(w, rows)
 
 

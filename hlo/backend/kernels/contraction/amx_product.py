@@ -120,15 +120,18 @@ class AmxProduct:
         tile, r = split_index(w, w.binary("sub", row, first), (1 << 40, TILE))
         to = advanced(w, self.scratch, times(w, tile, plan.strip_bytes), "i8")
         to = advanced(w, to, times(w, r, STEP_BYTES), "i8")
-        source = w.address(base, strided(w, row, [(a.size, a.lhs) for a in c.rows]), plan.element)
+        source = element_address(
+            w, base, strided(w, row, [(a.size, a.lhs) for a in c.rows]), c.lhs.dtype
+        )
         depth = [(a.size, a.lhs) for a in c.depth]
 
         def copy(step: Value, mask: Value | None) -> list[Value]:
             offset = strided(w, times(w, step, plan.depths), depth)
-            address = w.address(source, offset, plan.element)
-            type = f"<{plan.depths} x {plan.element}>"
-            value = masked.load(w, type, address, plan.item_bytes, mask)
-            w.store(value, advanced(w, to, times(w, step, TILE_BYTES), "i8"), 4)
+            at = element_address(w, source, offset, c.lhs.dtype)
+            raw = plan.loaded(w, "lhs", at, plan.depths, mask)
+            w.store(
+                plan.elements(w, "lhs", raw), advanced(w, to, times(w, step, TILE_BYTES), "i8"), 4
+            )
             return []
 
         whole, rest = divmod(c.k, plan.depths)
@@ -141,16 +144,16 @@ class AmxProduct:
         w, c, plan = self.w, self.c, self.plan
         row = times(w, tile, TILE)
         exists = below(w, row, c.m, TILE)
-        start = w.address(base, strided(w, row, [(a.size, a.lhs) for a in c.rows]), plan.element)
+        moved = strided(w, row, [(a.size, a.lhs) for a in c.rows])
+        start = element_address(w, base, moved, c.lhs.dtype)
         local = times(w, w.binary("sub", tile, first), plan.strip_bytes)
         to = advanced(w, self.scratch, local, "i8")
-        depth = [(a.size, a.lhs) for a in c.depth]
 
         def at_quarter(i: Value, _: list[Value]) -> list[Value]:
             step, quarter = split_index(w, i, (1 << 40, 4))
-            k = times(w, i, plan.depths // 4)
+            k = times(w, i, plan.quarter)
             words = [
-                group_words(w, plan, start, add(w, k, w.int(g * plan.group)), depth, exists)
+                group_words(w, plan, "lhs", start, add(w, k, w.int(g * plan.group)), exists)
                 for g in range(4)
             ]
             target = advanced(w, to, times(w, step, TILE_BYTES), "i8")

@@ -83,6 +83,7 @@ from hlo.backend.kernels.contraction.product_plan import (
 )
 from hlo.backend.kernels.contraction.result import Epilogue
 from hlo.backend.kernels.contraction.ring import Ring, ring_of
+from hlo.backend.kernels.contraction.rows_before import with_rows_before
 from hlo.backend.kernels.contraction.split import (
     parts_schedule,
     parts_sums,
@@ -433,8 +434,9 @@ class _Sequence:
         self._call(product_kernel(plan, epilogue), shown, *factors, *others, *starts)
 
     def _with_prepared(self, plan: ProductPlan) -> ProductPlan:
-        """The plan with constants, and what a loop keeps, packed before, where it would pack
-        them."""
+        """The plan with constants, what a loop keeps, and rows that are copied again and again
+        packed before, where it would pack them."""
+        plan = with_rows_before(plan)
         for side in ("lhs", "rhs"):
             factor: Operand = getattr(plan.contraction, side)
             is_prepared_here = self.is_known(factor.buffer) and is_prepared(factor.dtype, plan.ring)

@@ -45,7 +45,8 @@ def _of_a_depth(rows: int, vectors: int, ring: Ring) -> float:
     """
     cycles, parts = COMMON.cycles, ring.parts
     products = rows * vectors * parts**2 * instructions(ring)
-    loads = (rows + vectors) * parts * cycles.operations / cycles.loads
+    read = rows // ring.rows + vectors * ring.rows
+    loads = read * parts * cycles.operations / cycles.loads
     return max(products, loads, cycles.latency * cycles.operations)
 
 

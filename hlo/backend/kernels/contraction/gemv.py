@@ -51,7 +51,7 @@ def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Do
 
     buffers: lhs, rhs, result, what the epilogue reads, starts, scratch.
     """
-    if c.m > most_rows(c, ring) or c.k < ring.lanes or c.is_diagonal:
+    if c.m > most_rows(c, ring) or c.k < ring.lanes or c.is_diagonal or ring.rows > 1:
         return None
     if len(merged(only(c.columns, "out"))) > 1:
         return None

@@ -42,7 +42,7 @@ class Factor(Struct, frozen=True):
     def moved(self, w: Writer, base: Value, steps: Value) -> Value:
         """base + steps, in elements or in ring scalars of the panel."""
         if self.dtype is None:
-            return advanced(w, base, steps, self.ring.scalar)
+            return advanced(w, base, steps, self.ring.factors.scalar)
         return element_address(w, base, steps, self.dtype)
 
     def numbers(self, w: Writer, at: Value, row: int, masks: list[Value | None]) -> list[Parts]:
@@ -64,6 +64,28 @@ class Factor(Struct, frozen=True):
             ]
             parts = tuple(w.load(a, ring.scalar, ring.scalar_bytes) for a in addresses)
         return tuple(w.splat(p, ring.lanes) for p in parts)
+
+    def pair(self, w: Writer, at: Value, row: int) -> Value:
+        """The words of two rows at the depth to which `at` points, in a vector."""
+        words = self.ring.factors
+        type = words.type(2)
+        first, second = (self.moved(w, at, w.int(n * self.unit)) for n in (row, row + 1))
+        if self.unit == 1:
+            return w.load(first, type, words.scalar_bytes)
+        numbers = (w.load(a, words.scalar, words.scalar_bytes) for a in (first, second))
+        lower, upper = numbers
+        return w.insert(w.insert(w.zero(type), lower, 0), upper, 1)
+
+    def pairs(self, w: Writer, at: Value, v: int, mask: Value | None) -> tuple[Value, Value]:
+        """The words of vector `v` of the columns, two columns in a vector."""
+        lanes, words = self.ring.lanes, self.ring.factors
+        at = self.moved(w, at, w.int(v * lanes))
+        if self.dtype is None:
+            whole = w.load(at, words.type(lanes), words.scalar_bytes)
+        else:
+            (whole,) = loaded(w, words, self.dtype, at, lanes, mask)
+        lower, upper = (w.shuffle(whole, whole, half) for half in (range(2), range(2, lanes)))
+        return lower, upper
 
     def vector(self, w: Writer, at: Value, v: int, mask: Value | None) -> Parts:
         """Vector `v` of the columns at the depth to which `at` points."""
@@ -140,13 +162,43 @@ def product(
 
     zeros = _flat(zero_tile(w, micro))
     if not micro.ring.rounds:
-        start = zeros if tile is None else _flat(tile)
-        return _unflat(_over_depth(w, micro, micro.depth, lhs, rhs, start, step), micro)
+        start = zeros if tile is None else _flat(_in_squares(w, micro, tile))
+        sums = _over_depth(w, micro, micro.depth, lhs, rhs, start, step)
+        return _in_rows(w, micro, _unflat(sums, micro))
     if micro.cut is None:
         sums = _over_depth(w, micro, micro.depth, lhs, rhs, zeros, step)
     else:
         sums = _in_blocks(w, micro, micro.depth, lhs, rhs, zeros, step, _sizes(micro, 0))
-    return _unflat(sums if tile is None else _added(w, micro, _flat(tile), sums), micro)
+    made = _in_rows(w, micro, _unflat(sums, micro))
+    return made if tile is None else _unflat(_added(w, micro, _flat(tile), _flat(made)), micro)
+
+
+def _in_rows(w: Writer, micro: Microkernel, tile: Tile) -> Tile:
+    """The tile's rows, where its sums are squares: those of rows r and r + 1 lie in places r."""
+    dot = micro.ring.dot
+    return tile if dot is None else _by_pairs(w, tile, dot.rows, dot.in_rows)
+
+
+def _in_squares(w: Writer, micro: Microkernel, tile: Tile) -> Tile:
+    """The reverse."""
+    dot = micro.ring.dot
+    return tile if dot is None else _by_pairs(w, tile, dot.rows, dot.in_squares)
+
+
+def _by_pairs(
+    w: Writer,
+    tile: Tile,
+    rows: int,
+    change: Callable[[Writer, Value, Value], tuple[Value, Value]],
+) -> Tile:
+    """What lies in two rows, at the same vector, changed into two others."""
+    if rows == 1:
+        return tile
+    changed: Tile = []
+    for first, second in zip(tile[::2], tile[1::2], strict=True):
+        pairs = [change(w, a, b) for (a,), (b,) in zip(first, second, strict=True)]
+        changed += [[(a,) for a, _ in pairs], [(b,) for _, b in pairs]]
+    return changed
 
 
 def _in_blocks(
@@ -275,6 +327,8 @@ def _outer_product(
     masks: list[Value | None],
 ) -> list[Value]:
     ring = micro.ring
+    if ring.rows == 2:
+        return _outer_squares(w, micro, a, b, values, masks)
     vectors = [micro.rhs.vector(w, b, v, masks[v]) for v in range(micro.vectors)]
     tile = _unflat(values, micro)
     for r in range(micro.rows):
@@ -283,6 +337,27 @@ def _outer_product(
             ring.multiply_add(w, total, number, vector)
             for total, number, vector in zip(tile[r], numbers, vectors, strict=True)
         ]
+    return _flat(tile)
+
+
+def _outer_squares(
+    w: Writer,
+    micro: Microkernel,
+    a: Value,
+    b: Value,
+    values: list[Value],
+    masks: list[Value | None],
+) -> list[Value]:
+    """The same of two rows by two columns: squares side by side lie in two rows of the tile."""
+    ring = micro.ring
+    columns = [micro.rhs.pairs(w, b, v, masks[v]) for v in range(micro.vectors)]
+    tile = _unflat(values, micro)
+    for r in range(0, micro.rows, 2):
+        rows = micro.lhs.pair(w, a, r)
+        for v, sides in enumerate(columns):
+            for n, side in enumerate(sides):
+                (total,) = tile[r + n][v]
+                tile[r + n][v] = (ring.multiply_add_part(w, total, rows, side),)
     return _flat(tile)
 
 

@@ -158,8 +158,12 @@ class Packing(Struct, frozen=True):
         return 16 // self.ring.scalar_bytes
 
     @property
+    def panel_bytes(self) -> int:
+        return self.panel_size * self.ring.scalar_bytes
+
+    @property
     def size_bytes(self) -> int:
-        return self.panels.count * self.panel_size * self.ring.scalar_bytes
+        return self.panels.count * self.panel_bytes
 
 
 class PanelRange(Struct, frozen=True):

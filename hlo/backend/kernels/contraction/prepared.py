@@ -77,7 +77,7 @@ class PreparedWords(Struct, frozen=True):
         made[..., : elements.shape[-1]] = elements
         if words.is_moved:
             made.view(np.uint8)[...] ^= np.uint8(0x80)
-        return _bytes_of(np.moveaxis(made.view(np.uint32), -1, words.pairs))
+        return _bytes_of(np.moveaxis(made.view(f"u{dot.word.item_bytes}"), -1, words.pairs))
 
 
 class PreparedZeros(Struct, frozen=True):
@@ -112,8 +112,10 @@ class PreparedTiles(Struct, frozen=True):
         elements = _seen(source, c.rhs.dtype, c.rhs.offset, (*batches, *axes[len(c.batch) :]))
         count = math.prod(n for n, _ in batches)
         raw = np.dtype(f"u{plan.item_bytes}")
+        assert plan.tiles.rhs.numpy is not None, "tiles are of numbers"
         made = np.zeros((count, plan.column_tiles * TILE, plan.steps * plan.depths), raw)
-        made[:, : c.n, : c.k] = np.ascontiguousarray(elements).view(raw).reshape(count, c.n, c.k)
+        numbers = np.ascontiguousarray(elements.astype(plan.tiles.rhs.numpy))
+        made[:, : c.n, : c.k] = numbers.view(raw).reshape(count, c.n, c.k)
         groups = plan.depths // plan.group
         made = made.reshape(count, plan.column_tiles, TILE, plan.steps, groups, plan.group)
         return _bytes_of(made.transpose(0, 1, 3, 4, 2, 5))

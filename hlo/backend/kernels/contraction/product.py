@@ -75,7 +75,7 @@ class _Product:
         self.plan = plan
         self.epilogue = epilogue
         self.c = plan.contraction
-        self.ring = plan.ring
+        self.ring, self.scalar = plan.ring, plan.ring.factors.scalar  # of sums; of factors
         self.form = form = ProductForm(plan, has_epilogue=epilogue is not None)
         self.packings, self.row_axes = form.packings, form.row_axes
         self.staged, self.is_direct = form.staged, form.is_direct
@@ -194,7 +194,7 @@ class _Product:
         self.first[side] = w.int(0)
         if reading is Reading.PACKED:
             moved = strided(w, b, packed_strides(batch, packing))
-            self.at[side] = advanced(w, self.base[side], moved, self.ring.scalar)
+            self.at[side] = advanced(w, self.base[side], moved, self.scalar)
             return
         base = element_address(w, self.base[side], strided(w, b, batch), packing.source.dtype)
         self.at[side] = base
@@ -212,7 +212,7 @@ class _Product:
         zero = w.binary("sub", w.int(0), times(w, begin, packing.k_step))
         target = self.scratch[side]
         if begin.integer != 0:  # the block's first depth comes to the scratch's beginning
-            target = advanced(w, target, zero, self.ring.scalar)
+            target = advanced(w, target, zero, self.scalar)
         block = PanelRange(base, target, panels[0], count, begin, depths.count)
         if new is None:
             self._packed(packing, block)
@@ -235,7 +235,7 @@ class _Product:
             return element_address(w, self.at[side], offset, packing.source.dtype)
         first = self.first[side]
         local = panel if first.integer == 0 else w.binary("sub", panel, first)
-        return advanced(w, self.at[side], times(w, local, packing.panel_size), self.ring.scalar)
+        return advanced(w, self.at[side], times(w, local, packing.panel_size), self.scalar)
 
     # -- panels and depth blocks -----------------------------------------------------------------
 

@@ -38,8 +38,8 @@ class ProductForm:
 
     @property
     def scratch(self) -> tuple[int, int, int, int]:
-        """Ring scalars of packed rows, of packed columns, of sums that wait, and of those of the
-        blocks before that a tile of assembly sets aside.
+        """Numbers of packed rows, of packed columns; of sums that wait, and of those of the blocks
+        before that a tile of assembly sets aside.
         """
         plan, lhs, rhs = self.plan, self.packings["lhs"], self.packings["rhs"]
         panels = plan.panels_per_block
@@ -54,7 +54,10 @@ class ProductForm:
     @property
     def scratch_sizes(self) -> list[int]:
         """The same in bytes, each in whole lines."""
-        return [-(-size * self.ring.scalar_bytes // 64) * 64 for size in self.scratch]
+        factor, sums = self.ring.factors.scalar_bytes, self.ring.scalar_bytes
+        widths = (factor, factor, sums, sums)
+        pairs = zip(self.scratch, widths, strict=True)
+        return [-(-size * width // 64) * 64 for size, width in pairs]
 
     @property
     def waiting_rows(self) -> int:

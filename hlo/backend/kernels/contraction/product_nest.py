@@ -296,9 +296,9 @@ class _Loops:
         size = self.form.scratch[0 if side == "lhs" else 1]
         panels = size // packing.panel_size
         if packing.by_rows:
-            return cached(side, (panels, packing.panels.step, packing.row_step), self.ring)
+            return cached(side, (panels, packing.panels.step, packing.row_step), packing.ring)
         depth = packing.panel_depth or self.c.k
-        return cached(side, (panels, depth, packing.k_step), self.ring)
+        return cached(side, (panels, depth, packing.k_step), packing.ring)
 
     def _caches(self) -> Nodes:
         """Sums that wait, and those of blocks that a tile sets aside."""

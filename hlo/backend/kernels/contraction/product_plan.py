@@ -26,7 +26,7 @@ from hlo.backend.kernels.contraction.packing_form import Packing, Panels, Source
 from hlo.backend.kernels.contraction.ring import Ring, is_plain
 from hlo.backend.kernels.contraction.spread import is_spread, rows_that_fit
 from hlo.backend.kernels.contraction.sum_blocks import BLOCK, Cut, chain_of, cut_of
-from hlo.backend.kernels.contraction.tile_shape import tile_shape
+from hlo.backend.kernels.contraction.tile_shape import row_steps, tile_shape
 from hlo.ir.dtype import DType
 from hlo.machine import COMMON, Machine
 
@@ -91,9 +91,9 @@ class ProductPlan(Struct, frozen=True):
         depth = tuple((a.size, a.lhs) for a in merged(only(c.depth, "lhs")))
         source = Source(c.lhs.dtype, free, depth)
         by_rows = source.is_depth_contiguous and depth[-1][0] >= LEAST_RUN
-        by_rows = by_rows and not source.is_free_contiguous
+        by_rows = by_rows and not source.is_free_contiguous and self.ring.rows == 1
         panel_depth = self.depth_block if self.lhs is Reading.IN_TILE else 0
-        packing = Packing(self.ring, source, self.rows, panel_depth, by_rows)
+        packing = Packing(self.ring.factors, source, self.rows, panel_depth, by_rows)
         return packing if packing.is_in_runs else replace(packing, by_rows=False)
 
     @property
@@ -102,7 +102,8 @@ class ProductPlan(Struct, frozen=True):
         free = tuple((a.size, a.rhs) for a in merged(only(c.columns, "rhs")))
         depth = tuple((a.size, a.rhs) for a in merged(only(c.depth, "rhs")))
         panel_depth = self.depth_block if self.depth_first and self.rhs is Reading.IN_UNIT else 0
-        return Packing(self.ring, Source(c.rhs.dtype, free, depth), self.columns, panel_depth)
+        source = Source(c.rhs.dtype, free, depth)
+        return Packing(self.ring.factors, source, self.columns, panel_depth)
 
     @property
     def is_whole(self) -> bool:
@@ -125,7 +126,7 @@ class ProductPlan(Struct, frozen=True):
         """Bytes of columns that are packed once for a run of units, 0: for each unit or none."""
         if self.rhs is not Reading.IN_UNIT or not self.group or self.depth_first:
             return 0
-        return self.panels_per_block * self.rhs_packing.panel_size * self.ring.scalar_bytes
+        return self.panels_per_block * self.rhs_packing.panel_bytes
 
     @property
     def shared_runs(self) -> int:
@@ -226,8 +227,7 @@ def planned_small(c: Contraction, ring: Ring) -> ProductPlan:
 
 def _of_tiles(c: Contraction, ring: Ring, rows: int, vectors: int) -> ProductPlan:
     """The result in tiles of so many rows and vectors, nothing else decided yet."""
-    tiles = -(-c.m // rows)
-    step = -(-c.m // tiles)
+    tiles, step = row_steps(c.m, rows, ring.rows)
     width = vectors * ring.lanes
     panels = -(-c.n // width)
     return ProductPlan(
@@ -248,7 +248,7 @@ def in_runs(c: Contraction, ring: Ring) -> Contraction:
     depth = merged(only(c.depth, "lhs"))
     if not outer or c.is_diagonal or c.n > WIDE or run.size < LEAST_ROWS:
         return c
-    if len(depth) > 3 or not is_plain(c.lhs.dtype, ring) or run.size != c.rows[-1].size:
+    if len(depth) > 3 or not is_plain(c.lhs.dtype, ring.factors) or run.size != c.rows[-1].size:
         return c
     return replace(c, batch=(*c.batch, *c.rows[:-1]), rows=c.rows[-1:])
 
@@ -301,7 +301,7 @@ def _in_groups(plan: ProductPlan, machine: Machine) -> ProductPlan:
     )
     plan = replace(plan, lhs=lhs, depth_block=block, depth_first=first, group=1)
     rows, columns = _unit_blocks(plan, machine)
-    tile_bytes = plan.lhs_packing.panel_size * plan.ring.scalar_bytes
+    tile_bytes = plan.lhs_packing.panel_bytes
     group_bytes = machine.second_cache.bytes // 8  # What the tiles that are packed at a time take.
     group = max(1, min(group_bytes // tile_bytes, -(-plan.rows.count // rows)))
     return replace(plan, row_blocks=rows, column_blocks=columns, group=group)
@@ -334,7 +334,7 @@ def _unit_blocks(plan: ProductPlan, machine: Machine) -> tuple[int, int]:
     in_place = plan.lhs is Reading.IN_PLACE
     units = UNITS // 2 if plan.depth_first else UNITS
     wanted = -(-max(1 + (c.flops >= SECOND_FLOPS), min(units, c.flops // UNIT_FLOPS)) // c.batches)
-    panel_bytes = plan.rhs_packing.panel_size * plan.ring.scalar_bytes
+    panel_bytes = plan.rhs_packing.panel_bytes
     block_bytes = cache_bytes // 8 if in_place else cache_bytes // 2
     fewest = -(-panels.count // max(1, block_bytes // panel_bytes))
     sums = rows.count * rows.step * panels.count * plan.rhs_packing.k_step * plan.ring.scalar_bytes
@@ -368,7 +368,7 @@ def _rows_lie(plan: ProductPlan) -> bool:
     """Whether a tile of rows is read where it lies: numbers of the ring, one after the other."""
     source = plan.lhs_packing.source
     along = len(source.depth) == 1 and source.is_depth_contiguous
-    return along and len(source.free) <= 1 and is_plain(source.dtype, plan.ring)
+    return along and len(source.free) <= 1 and is_plain(source.dtype, plan.ring.factors)
 
 
 def _readings(plan: ProductPlan) -> tuple[Reading, Reading]:
@@ -377,14 +377,16 @@ def _readings(plan: ProductPlan) -> tuple[Reading, Reading]:
     lhs, rhs = plan.lhs_packing, plan.rhs_packing
     lhs_bytes, rhs_bytes = (p.source.free_size * p.source.depth_size * 4 for p in (lhs, rhs))
     lhs_lies_well, rhs_lies_well = _lie_well(plan)
-    exact_lhs = is_plain(c.lhs.dtype, plan.ring)
-    exact_rhs = is_plain(c.rhs.dtype, plan.ring)
+    exact_lhs = is_plain(c.lhs.dtype, plan.ring.factors)
+    exact_rhs = is_plain(c.rhs.dtype, plan.ring.factors)
     tiles = plan.rows.count
     if c.k == 0 or c.is_diagonal:
         return Reading.IN_PLACE, Reading.IN_PLACE
+    # Two rows that lie along depth take a load each, and are joined in a register.
+    is_apart = plan.ring.rows > 1 and not lhs.source.is_free_contiguous
     keep_lhs = lhs_lies_well and (
-        c.n <= WIDE
-        or (exact_lhs and (lhs_bytes <= NEAR_BYTES or is_spread(lhs)))
+        c.n <= (plan.columns.width if is_apart else WIDE)
+        or (exact_lhs and not is_apart and (lhs_bytes <= NEAR_BYTES or is_spread(lhs)))
         or c.k < LEAST_RUN
     )
     keep_rhs = rhs_lies_well and (
@@ -417,20 +419,20 @@ def _with_blocks(plan: ProductPlan, machine: Machine) -> ProductPlan:
 
     Units of one row block follow each other, so a thread packs each lhs block once.
     """
-    c, ring = plan.contraction, plan.ring
+    c = plan.contraction
     wanted = max(1 + (c.flops >= SECOND_FLOPS), min(UNITS, c.flops // UNIT_FLOPS))
     wanted = -(-wanted // c.batches)
     block_bytes = machine.second_cache.bytes // 2
     if _columns_first(plan):
-        panel_bytes = plan.rhs_packing.panel_size * ring.scalar_bytes
+        panel_bytes = plan.rhs_packing.panel_bytes
         fitting = -(-plan.columns.count * panel_bytes // block_bytes)
         columns = min(plan.columns.count, max(wanted, fitting))
         return replace(plan, column_blocks=columns)
-    tile_bytes = plan.lhs_packing.panel_size * ring.scalar_bytes
+    tile_bytes = plan.lhs_packing.panel_bytes
     rows = max(1, min(plan.rows.count, -(-plan.rows.count * tile_bytes // block_bytes)))
     columns = -(-wanted // rows)
     if rows == 1 and plan.rhs is Reading.IN_UNIT:  # then each unit packs its own columns
-        panel_bytes = plan.rhs_packing.panel_size * ring.scalar_bytes
+        panel_bytes = plan.rhs_packing.panel_bytes
         columns = max(columns, plan.columns.count * panel_bytes // (block_bytes // 2))
     columns = min(plan.columns.count, columns)
     if columns * rows < wanted:

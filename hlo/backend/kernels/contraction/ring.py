@@ -76,6 +76,17 @@ class Ring(Struct, frozen=True):
         )
 
     @property
+    def factors(self) -> Ring:
+        """The numbers of which the factors consist: words, where these are longer than a sum."""
+        is_wide = self.dot is not None and self.dot.word_bits > 8 * self.scalar_bytes
+        return ring_of(dt.S64, self.target) if is_wide else self
+
+    @property
+    def rows(self) -> int:
+        """Rows that a product takes at once, and vectors of a row's columns."""
+        return self.dot.rows if self.dot else 1
+
+    @property
     def terms(self) -> int:
         """Additions to each part of a sum that one step of depth is."""
         return self.dot.group if self.dot else self.parts

@@ -24,7 +24,8 @@ def rows_ahead(plan: ProductPlan) -> int:
     fetched.
     """
     packing = plan.lhs_packing
-    if plan.lhs is not Reading.IN_TILE or plan.depth_blocks > 1 or not _is_dense(packing):
+    is_grouped = plan.lhs is Reading.IN_TILE or (plan.lhs is Reading.PACKED and plan.group)
+    if not is_grouped or plan.depth_blocks > 1 or not _is_dense(packing):
         return 0
     step_bytes = -(-plan.rows.step * packing.ring.scalar_bytes // plan.panels_per_block)
     return step_bytes if step_bytes <= plan.ring.target.machine.line_bytes else 0
@@ -58,7 +59,8 @@ class RowsAhead:
         if not self.step_bytes:
             return None
         w, plan = self.w, self.plan
-        row_bytes = plan.contraction.k * plan.ring.scalar_bytes
+        apart = plan.lhs_packing.row_step if plan.lhs is Reading.PACKED else plan.contraction.k
+        row_bytes = apart * plan.ring.scalar_bytes
         row = times(w, add(w, tile, w.int(plan.group)), plan.rows.step)
         part = times(w, self.panel, plan.contraction.k * self.step_bytes)
         return advanced(w, self.base, add(w, times(w, row, row_bytes), part), "i8")

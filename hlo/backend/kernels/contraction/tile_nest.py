@@ -6,11 +6,9 @@ AmxProduct --tile_schedule--> LoopSchedule;  TilePlan --tile_packing_schedule-->
 from __future__ import annotations
 
 from hlo.backend.kernels.contraction.amx import TILE, TilePlan
-from hlo.backend.kernels.contraction.amx_packing import columns_packing
 from hlo.backend.kernels.contraction.amx_product import AmxProduct
 from hlo.backend.kernels.contraction.axes import extent
 from hlo.backend.kernels.contraction.nests import DEPTH, SUMS, batches, cached, stored
-from hlo.backend.kernels.contraction.packing_nest import Share, packing_nodes
 from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (
     Axis,
@@ -79,7 +77,7 @@ def _rows(plan: TilePlan, block: Axis) -> Nodes:
     size, of = min(block.step, block.extent), block.extent
     if not plan.is_lhs_along_depth:
         tiles = Axis("i", size, Role.SERIAL, TILE, of=of)
-        quarters = Axis(DEPTH, plan.steps * plan.depths, Role.SERIAL, plan.depths // 4)
+        quarters = Axis(DEPTH, plan.steps * plan.depths, Role.SERIAL, plan.quarter)
         turned = Fill("lhs", f"squares turned in registers, of p{plan.c.lhs.buffer}")
         return (Loop(tiles, (Loop(quarters, (turned,)),)),)
     rest = plan.c.k % plan.depths
@@ -114,8 +112,8 @@ def tile_packing_schedule(plan: TilePlan) -> LoopSchedule:
     width = plan.column_tiles * TILE
     if plan.is_rhs_along_depth:
         axes = (batch, Axis("j", width, Role.PARALLEL, TILE))
-        share = Share(1, c.k // plan.group)
-        body = packing_nodes(columns_packing(plan), "rhs", source, share)
+        quarters = Axis(DEPTH, plan.steps * plan.depths, Role.SERIAL, plan.quarter)
+        body = (Loop(quarters, (Fill("rhs", f"squares turned in registers, of {source}"),)),)
         order = "columns"
     else:
         axes = (batch, Axis(DEPTH, plan.steps * plan.depths, Role.PARALLEL, plan.depths))

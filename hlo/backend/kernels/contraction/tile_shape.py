@@ -19,23 +19,34 @@ def tile_shape(
     """
     best: tuple[float, int, int] | None = None
     for vectors in (1, 2, 3, 4, 6, 8):
-        limit = (ring.registers - ring.parts * vectors - ring.parts) // (ring.parts * vectors)
-        if limit < 1 or (vectors > 1 and (vectors - 1) * ring.lanes >= n):
+        read = ring.parts * vectors * ring.rows + ring.parts
+        limit = (ring.registers - read) // (ring.parts * vectors)
+        if limit < ring.rows or (vectors > 1 and (vectors - 1) * ring.lanes >= n):
             continue
         limit = min(limit, 14 if vectors == 2 else MOST_ROWS, 4 if diagonal else most)
-        tiles = -(-m // limit)
-        rows = -(-m // tiles)
+        limit = max(limit - limit % ring.rows, ring.rows)
+        tiles, rows = row_steps(m, limit, ring.rows)
         panels = -(-n // (vectors * ring.lanes))
-        cost = tiles * panels * _cycles(rows, vectors, ring.parts)
+        cost = tiles * panels * _cycles(rows, vectors, ring)
         if best is None or cost < best[0] * 0.999:
             best = (cost, rows, vectors)
     assert best is not None, "one vector fits every register file"
     return best[1], best[2]
 
 
-def _cycles(rows: int, vectors: int, parts: int) -> float:
+def row_steps(m: int, most: int, multiple: int) -> tuple[int, int]:
+    """Tiles of as many rows, at most so many, and how many these are: a multiple of what products
+    take at once, of which there are `most` and `m` at least.
+    """
+    tiles = -(-m // most)
+    if multiple > 1 and -(-m // tiles // multiple) * multiple > m:
+        tiles += 1
+    return tiles, -(-m // tiles // multiple) * multiple
+
+
+def _cycles(rows: int, vectors: int, ring: Ring) -> float:
     """Cycles of one depth, for machines of all caches; columns come from the second level."""
-    cycles = COMMON.cycles
+    cycles, parts = COMMON.cycles, ring.parts
     products = rows * vectors * parts * parts / cycles.operations
-    loads = rows * parts / cycles.loads + vectors * parts
+    loads = rows // ring.rows * parts / cycles.loads + vectors * ring.rows * parts
     return max(products, loads, cycles.latency) + 1.0

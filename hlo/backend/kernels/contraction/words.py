@@ -12,8 +12,10 @@ Quads of 8 bits are signed or unsigned as the instruction has them. Where none m
 these kinds, lhs's elements are turned into the other kind by their sign bit, which moves all of
 them by 128: what a row of zeros would give, moved so, is then taken from every row (word_zeros.py).
 
-Floats whose numbers are all normal ones of bf16, or zero, become pairs of bf16: those of 8 bits and
-less but the scale f8e8m0fnu.
+Words of 64 bits serve instructions that multiply two rows by two columns, where the machine's do
+more work so.
+
+What elements hold which types' numbers, elements.py says.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from hlo.backend.kernels.contraction.axes import (
     normal,
     reach,
 )
+from hlo.backend.kernels.contraction.elements import holds
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.indexing.affine import row_major_strides
 from hlo.ir import dtype as dt
@@ -42,8 +45,9 @@ from hlo.machine import COMMON
 # Smaller products take less time than the copies.
 LEAST_DEPTH = 16
 LEAST_FLOPS = 1 << 16
-_BF16_MANTISSA, _BF16_LEAST = 7, -126  # Stored bits; the power of the least normal number.
 _QUAD_ELEMENTS = (dt.U8, dt.S8)
+_HALVES = (dt.S16, dt.U16)
+_PAIRS = (*((a, b) for a in _HALVES for b in _HALVES), (dt.BF16, dt.BF16))
 MOST_COPIES = 2  # An element that more windows share is not copied for each.
 
 
@@ -134,56 +138,43 @@ def dot_product(c: Contraction, ring: Ring) -> tuple[DotProduct | None, bool]:
     """
     types = (c.lhs.dtype, c.rhs.dtype)
     if all(t.is_integral and t.bits <= 8 for t in types):
-        quads, is_moved = _quads(ring, *types)
+        quads, is_moved = _quads(c, ring)
         if quads is not None:
             return quads, is_moved
-    if all(map(_fits_s16, types)):
-        element = dt.S16
-    elif all(map(_fits_bf16, types)):
-        element = dt.BF16
-    else:
-        return None, False
-    return _of_ring(ring, element, element), False
+    kinds = (kind for kind in _PAIRS if all(map(holds, kind, types)))
+    found = (_of_ring(c, ring, lhs, rhs) for lhs, rhs in kinds)
+    return next((dot for dot in found if dot is not None), None), False
 
 
-def _of_ring(ring: Ring, lhs: DType, rhs: DType) -> DotProduct | None:
+def _of_ring(c: Contraction, ring: Ring, lhs: DType, rhs: DType) -> DotProduct | None:
     """The instruction for words of these elements, in either order, if its sums are the ring's
-    numbers.
+    numbers: of two rows by two columns, where the machine does more work so.
     """
     isa = ring.target.isa
-    dot, turned = isa.dot_product(lhs, rhs), isa.dot_product(rhs, lhs)
-    dot = dot or (turned.turned if turned else None)
-    serves = dot and dot.sums == ring.scalar and ring.parts == 1 and not ring.result.is_pred
-    return dot if serves else None
+    asked = [isa.square_product] * _squares_pay(c) + [isa.dot_product]
+    for ask in asked:
+        dot, turned = ask(lhs, rhs), ask(rhs, lhs)
+        dot = dot or (turned.turned if turned else None)
+        if dot and dot.sums == ring.scalar and ring.parts == 1 and not ring.result.is_pred:
+            return dot
+    return None
 
 
-def _quads(ring: Ring, lhs: DType, rhs: DType) -> tuple[DotProduct | None, bool]:
+def _squares_pay(c: Contraction) -> bool:
+    """Whether squares take fewer cycles than dot products, on machines of all caches: an odd row
+    is computed twice.
+    """
+    cycles, pairs = COMMON.cycles, -(-c.m // 2)
+    return c.m > 1 and pairs / cycles.squares < c.m / cycles.dots
+
+
+def _quads(c: Contraction, ring: Ring) -> tuple[DotProduct | None, bool]:
     """The instruction whose words hold the factors' elements, or rhs's and lhs's moved ones."""
-    kinds = [(a, b) for a in _QUAD_ELEMENTS for b in _QUAD_ELEMENTS if _fits(rhs, b)]
-    found = [(_of_ring(ring, a, b), not _fits(lhs, a)) for a, b in kinds]
+    lhs, rhs = c.lhs.dtype, c.rhs.dtype
+    kinds = [(a, b) for a in _QUAD_ELEMENTS for b in _QUAD_ELEMENTS if holds(b, rhs)]
+    found = [(_of_ring(c, ring, a, b), not holds(a, lhs)) for a, b in kinds]
     usable = [(dot, is_moved) for dot, is_moved in found if dot is not None]
     return min(usable, key=lambda each: each[1], default=(None, False))
-
-
-def _fits(dtype: DType, element: DType) -> bool:
-    """Whether 8-bit elements hold all numbers of an integer type."""
-    return dtype.is_signed == element.is_signed or (element.is_signed and dtype.bits < 8)
-
-
-def _fits_s16(dtype: DType) -> bool:
-    return dtype.is_integral and dtype.bits <= (16 if dtype.is_signed else 15)
-
-
-def _fits_bf16(dtype: DType) -> bool:
-    """Whether all numbers of a float type are bf16's, and none of another type becomes one that is
-    subnormal there.
-    """
-    form = dtype.float_format
-    if dtype is dt.BF16 or form is None:
-        return dtype is dt.BF16
-    least, greatest = 1 - form.bias - form.mantissa, (1 << form.exponent) - 1 - form.bias
-    is_precise = form.mantissa <= _BF16_MANTISSA and not dtype.is_scale
-    return is_precise and least >= _BF16_LEAST and greatest <= -_BF16_LEAST
 
 
 def _order(c: Contraction, side: str) -> list[Place] | None:

@@ -15,14 +15,15 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.beginnings import element_0
+from hlo.backend.kernels.contraction.elements import held
 from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.kernels.contraction.words import Words
 from hlo.backend.lanes import masked
-from hlo.backend.lanes.types import decoded, storage_scalar
+from hlo.backend.lanes.types import storage_scalar
 from hlo.backend.loops.one_nest import around, schedule_of
 from hlo.backend.loops.schedule import Axis, Fill, Loop, LoopSchedule, Role, Tail, axis_name
 
-LANES = 16  # Words at a time: one vector of 64 bytes, or several shorter ones.
+VECTOR_BYTES = 64  # Of words at a time: one vector, or several shorter ones.
 
 
 def words_kernel(words: Words, target: Target) -> Kernel:
@@ -42,16 +43,20 @@ def words_schedule(words: Words, side: str) -> LoopSchedule:
     parallel = [
         Axis(name, size, Role.PARALLEL) for name, size in zip(names, sizes[:-1], strict=False)
     ]
-    rest = last % LANES
-    tail, tail_step = (Tail.MASKED, LANES) if rest else (Tail.NONE, 0)
-    lanes = Axis(names[-1], last, Role.VECTOR, LANES, LANES, tail, tail_step)
+    each = _lanes(words)
+    tail, tail_step = (Tail.MASKED, each) if last % each else (Tail.NONE, 0)
+    lanes = Axis(names[-1], last, Role.VECTOR, each, each, tail, tail_step)
     source = f"{words.source.dtype.name} of p{words.source.buffer}"
-    group = {2: "pairs", 4: "quads"}[words.dot.group]
+    group = {2: "pairs", 4: "quads", 8: "octets"}[words.dot.group]
     fill = Fill(side, f"{group} of {source} along {names[words.pairs]}")
     remark = f"words: {words.dot.group} {words.element.name} each, in the order of memory"
     if words.is_moved:
         remark += ", moved by half their range"
     return schedule_of(parallel, around(parallel, (Loop(lanes, (fill,)),)), (remark,))
+
+
+def _lanes(words: Words) -> int:
+    return VECTOR_BYTES // words.dot.word.item_bytes
 
 
 class _Copy:
@@ -63,12 +68,13 @@ class _Copy:
         source, self.copy = (w.buffer_address(n) for n in range(2))
         self.source = element_0(w, source, words.source, 2)
         self.sizes = words.sizes
+        self.lanes, self.word = _lanes(words), f"i{words.dot.word_bits}"
         self.units = prod(self.sizes[:-1])
 
     def unit(self, unit: Value) -> None:
         """One row of words."""
         w, words, row = self.w, self.words, self.sizes[-1]
-        to = advanced(w, self.copy, times(w, unit, row), "i32")
+        to = advanced(w, self.copy, times(w, unit, row), self.word)
         if words.is_along_depth:
             at = self._moved(self.source, strided(w, unit, words.axes[:-1]))
             self._rounds(lambda n, mask: self._put(to, n, self._along(at, n, mask), mask))
@@ -92,12 +98,12 @@ class _Copy:
             rows.append((row_at, there))
 
         def words_of_rows(index: Value, mask: Value | None) -> None:
-            total = w.zero(vector_of("i32", LANES))
+            total = w.zero(vector_of(self.word, self.lanes))
             for n, (row_at, there) in enumerate(rows):
-                part = self._low_bits(self._loaded(row_at, index, LANES, mask))
+                part = self._low_bits(self._loaded(row_at, index, self.lanes, mask))
                 part = w.binary("shl", part, w.int(n * words.element.bits, part.type))
                 if there is not None:
-                    part = w.select(w.splat(there, LANES), part, w.zero(part.type))
+                    part = w.select(w.splat(there, self.lanes), part, w.zero(part.type))
                 total = w.binary("or", total, part)
             self._put(to, index, total, mask)
 
@@ -106,12 +112,12 @@ class _Copy:
     def _rounds(self, each: Callable[[Value, Value | None], None]) -> None:
         """Vectors of words of a row: whole ones, then what is left."""
         w = self.w
-        whole, rest = divmod(self.sizes[-1], LANES)
+        whole, rest = divmod(self.sizes[-1], self.lanes)
 
         if whole:
-            ranged(w, w.int(0), w.int(whole), lambda n: each(times(w, n, LANES), None))
+            ranged(w, w.int(0), w.int(whole), lambda n: each(times(w, n, self.lanes), None))
         if rest:
-            each(w.int(whole * LANES), masked.first_of(rest, LANES))
+            each(w.int(whole * self.lanes), masked.first_of(rest, self.lanes))
 
     def _moved(self, base: Value, elements: Value) -> Value:
         return element_address(self.w, base, elements, self.dtype)
@@ -124,20 +130,12 @@ class _Copy:
     def _low_bits(self, raw: Value) -> Value:
         """Elements as the words hold them, in the low bits of words of their own."""
         w = self.w
-        return w.cast("zext", self._elements(raw), vector_of("i32", raw.lanes))
+        return w.cast("zext", self._elements(raw), vector_of(self.word, raw.lanes))
 
     def _elements(self, raw: Value) -> Value:
         """Elements as the words hold them."""
         w, element = self.w, self.words.element
-        if self.dtype is element:
-            return raw
-        value = decoded(w, self.target, raw, self.dtype)
-        if element.is_float:  # upper halves of f32: the type's numbers are bf16's
-            bits = w.cast("bitcast", value, vector_of("i32", raw.lanes))
-            upper = w.binary("lshr", bits, w.int(32 - element.bits, bits.type))
-            return w.cast("trunc", upper, vector_of(f"i{element.bits}", raw.lanes))
-        extension = "sext" if self.dtype.is_signed else "zext"
-        value = w.cast(extension, value, vector_of(f"i{element.bits}", raw.lanes))
+        value = held(w, self.target, raw, self.dtype, element)
         if self.words.is_moved:
             value = w.binary("xor", value, w.int(-1 << element.bits - 1, value.type))
         return value
@@ -146,15 +144,16 @@ class _Copy:
         """Words whose elements follow each other, from a word of the row on."""
         w, group = self.w, self.words.dot.group
         elements, _ = self.words.axes[-1]
-        lanes, index = LANES * group, times(w, first, group)
+        lanes, index = self.lanes * group, times(w, first, group)
         if mask is not None:
             start = first.integer
             assert start is not None, "what is left begins at a known word"
             mask = masked.first_of(elements - start * group, lanes)
-        elif elements % group and self.sizes[-1] % LANES == 0:
+        elif elements % group and self.sizes[-1] % self.lanes == 0:
             mask = masked.below(w, index, elements, lanes)
         words = self._elements(self._loaded(at, index, lanes, mask))
-        return w.cast("bitcast", words, vector_of("i32", LANES))
+        return w.cast("bitcast", words, vector_of(self.word, self.lanes))
 
     def _put(self, to: Value, index: Value, words: Value, mask: Value | None) -> None:
-        masked.store(self.w, words, advanced(self.w, to, index, "i32"), 4, mask)
+        at, size = advanced(self.w, to, index, self.word), self.words.dot.word.item_bytes
+        masked.store(self.w, words, at, size, mask)

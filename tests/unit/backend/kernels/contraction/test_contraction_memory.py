@@ -103,7 +103,9 @@ def test_runs_of_features_in_blocks() -> None:
     assert exe.temporary_bytes < 4 << 20
 
 
-def test_scratch_does_not_grow_with_the_factors() -> None:
+def test_scratch_grows_by_a_copy_of_one_factor_at_most() -> None:
+    """What many blocks of columns would copy each is packed once (rows_before.py)."""
+
     def temporary(size: int) -> int:
         text = f"""HloModule m
         ENTRY e {{ x = f32[{size},{size}] parameter(0)
@@ -112,7 +114,8 @@ def test_scratch_does_not_grow_with_the_factors() -> None:
             rhs_contracting_dims={{0}} }}"""
         return compile(parse(text), threads=1, cache=False).temporary_bytes
 
-    assert temporary(4096) <= 4 * temporary(1024) < 6 << 20
+    assert temporary(1024) < 6 << 20
+    assert temporary(4096) < 1.1 * 4 * 4096**2
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(45, 64, 70), (128, 128, 64), (30, 64, 2500)])

@@ -43,15 +43,21 @@ def test_lanes_that_are_not_there_count() -> None:
 def test_what_is_packed_again_by_each_block_of_columns_is_counted_again() -> None:
     (small,), (large,) = (
         works(512, 512, 512, dt.F32, dt.F32),
-        works(2048, 2048, 2048, dt.F32, dt.F32),
+        works(2048, 256, 2048, dt.F32, dt.F32),
     )
     matrices = 2 * 4 * 512**2, 2 * 4 * 2048**2  # read and written
     assert small.fetched >= 2 * matrices[0]
     assert large.fetched / matrices[1] > small.fetched / matrices[0]
     assert (small.copied, large.copied) == (0, 0)
-    (turned,) = works(1024, 1024, 1024, dt.F32, dt.F32, depth=0)
+    (turned,) = works(1024, 256, 1024, dt.F32, dt.F32, depth=0)
     assert turned.copied
     assert not turned.fetched
+
+
+def test_what_is_packed_once_for_all_blocks_of_columns_is_counted_once() -> None:
+    packing, product = works(2048, 2048, 2048, dt.F32, dt.F32)
+    assert 2 * 4 * 2048**2 <= packing.copied < 1.05 * 2 * 4 * 2048**2
+    assert product.copied == product.fetched == 0
 
 
 def test_few_rows_are_a_stream_of_the_matrix() -> None:

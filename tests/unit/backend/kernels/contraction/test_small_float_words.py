@@ -108,7 +108,7 @@ def test_what_is_not_finite_stays_so(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", SMALL, ids=str)
 @pytest.mark.parametrize(("name", "instruction"), [
-    ("cooperlake", "vdpbf16ps"), ("znver4", "vdpbf16ps"), ("neoverse-v1", "bfdot"),
+    ("cooperlake", "vdpbf16ps"), ("znver4", "vdpbf16ps"), ("neoverse-v1", "bfmmla"),
 ])  # fmt: skip
 def test_the_machines_instruction(name: str, instruction: str, dtype: DType) -> None:
     module = hlo.parse(text((dtype.name, dtype.name, "f32"), (64, 64, 64)))
