@@ -24,11 +24,13 @@ _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "
 
 
 class _Counted(Struct, frozen=True):
-    """An element of the state that goes from `low` in steps of the same size to `high`."""
+    """An element of the state that is `first` in the first trip, moves by `by` in each, and is
+    `last` in the last one."""
 
     element: int
-    low: int
-    high: int
+    first: int
+    by: int
+    last: int
 
 
 def while_loop_ranges(module: Module) -> bool:
@@ -52,7 +54,7 @@ def _simplified(loop: Instruction, known: Counter) -> bool:
     elements = [u for u in parameter.users if u.opcode == "get-tuple-element"]
     counting = [e for e in elements if element_index(e) == known.element]
     for found in _counted(loop, known):
-        is_same = (found.low, found.high) == (known.first, known.limit - 1)
+        is_same = (found.first, found.by) == (known.first, 1)
         for value in [e for e in elements if element_index(e) == found.element]:
             for user in tuple(value.users):
                 changed |= _decided(user, value, found)
@@ -90,7 +92,7 @@ def _counted(loop: Instruction, known: Counter) -> list[_Counted]:
         last = first + by * (known.iterations - 1)
         bits = start.shape.dtype.bits - start.shape.dtype.is_signed
         if abs(last) + abs(by) < 1 << bits and (first >= 0 or start.shape.dtype.is_signed):
-            found.append(_Counted(number, min(first, last), max(first, last)))
+            found.append(_Counted(number, first, by, last))
     return found
 
 
@@ -116,8 +118,9 @@ def _decided(compare: Instruction, value: Instruction, found: _Counted) -> bool:
     number = _integer(right)
     if number is None:
         return False
-    ends = [_holds(direction, end, number) for end in (found.low, found.high)]
-    is_between = direction in ("EQ", "NE") and found.low <= number <= found.high
+    low, high = sorted((found.first, found.last))
+    ends = [_holds(direction, end, number) for end in (low, high)]
+    is_between = direction in ("EQ", "NE") and low <= number <= high
     body = compare.computation
     if ends[0] is not ends[1] or is_between or body is None or not compare.users:
         return False

@@ -233,3 +233,27 @@ def test_without_the_feature_there_is_none() -> None:
         assert ("dot\t" in code) == (feature == "i8mm")  # of moved factors
     module = hlo.parse(text(("s8", "s8", "s32"), (64, 64, 64), 1, 0))
     assert "dot\t" not in driver.emit_stage(module, "asm", machine=WITHOUT)
+
+
+@is_run
+@pytest.mark.parametrize("machine", [DOT, MATRICES], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    ("types", "features"),
+    [(("s8", "s32"), (16, 16)), (("u8", "s32"), (5, 7)), (("bf16", "f32"), (7, 24))],
+    ids=["s8", "u8", "bf16"],
+)
+def test_padded_convolutions(
+    types: tuple[str, str], features: tuple[int, int], machine: Machine
+) -> None:
+    (element, out), (depth, count) = types, features
+    module = hlo.parse(f"""HloModule m
+    ENTRY e {{ x = {element}[2,9,9,{depth}] parameter(0)
+      w = {element}[3,3,{depth},{count}] parameter(1)
+      ROOT r = {out}[2,9,9,{count}] convolution(x, w), window={{size=3x3 pad=1_1x1_1}},
+        dim_labels=b01f_01io->b01f }}""")
+    values: list[object] = []
+    for seed, parameter in enumerate(module.entry.parameters):
+        drawn = np.random.default_rng(seed).integers(0, 127, parameter.shape.dims)
+        values.append(drawn.astype(parameter.shape.dtype.numpy))
+    exact = np.asarray(hlo.evaluate(module, *values))  # as sums below 2^24 are
+    np.testing.assert_array_equal(result_on(machine, module, values), exact)

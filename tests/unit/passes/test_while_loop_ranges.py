@@ -70,3 +70,23 @@ def test_numbers_that_wrap_say_nothing(start: int, by: int, kind: str, *, known:
     module = hlo.parse(text)
     assert RANGES(module) == known
     np.testing.assert_array_equal(hlo.evaluate(module), hlo.evaluate(hlo.parse(text)))
+
+
+@pytest.mark.parametrize("trips", [6, 2])
+@pytest.mark.parametrize(
+    ("start", "by", "same"),
+    [(1, 1, True), (5, -1, False), (1, 5, False), (1, -1, False), (0, 1, False)],
+    ids=["same", "downwards", "faster", "away", "behind"],
+)
+def test_equal_counters_are_one(start: int, by: int, trips: int, *, same: bool) -> None:
+    text = program("EQ", 3, start, by).replace("n = s32[] convert(p)", "n = s32[] add(k, one)")
+    text = text.replace("n = s32[] constant(6)", f"n = s32[] constant({trips})")
+    text = text.replace("ROOT r = s32[]", "last = s32[] get-tuple-element(w), index=1\n  r = s32[]")
+    text = text.replace("index=2\n}\n", "index=2\n  ROOT e = (s32[], s32[]) tuple(r, last)\n}\n")
+    module = hlo.parse(text)
+    want = hlo.evaluate(hlo.parse(text))
+    RANGES(module)
+    (loop,) = [i for i in module.entry.instructions if i.opcode == "while"]
+    root = loop.called_computations()[0].root
+    assert (root.operands[0] is root.operands[1]) == same
+    np.testing.assert_array_equal(hlo.evaluate(module), want)
