@@ -186,6 +186,8 @@ def _said(nodes: Sequence[Node]) -> list[Counted]:
     found: list[Counted] = []
     for node in nodes:
         match node:
+            case Loop(axis=axis, body=body) if axis.role is Role.UNROLLED and axis.step > 1:
+                found += _said(body) * axis.rounds  # each group of elements has loops of its own
             case Loop(axis=axis, body=body) if axis.role in (Role.PARALLEL, Role.UNROLLED):
                 found += _said(body)
             case Loop(axis=axis, body=body):

@@ -20,6 +20,13 @@ add {
   ROOT s = f32[] add(a, b)
 }
 """
+_MULTIPLY = """
+multiply {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] multiply(a, b)
+}
+"""
 _LESS = """
 less {
   a = f32[] parameter(0)
@@ -146,9 +153,9 @@ PROGRAMS = {
         + "; ROOT r = c64[40000,1024] fft(x63), fft_type=FFT, fft_length={1024}"
     ),
     "reduce_window": _program(
-        "x = f32[4000000] parameter(0); "
-        "ROOT r = f32[3960001] reduce-window(x, zero), window={size=40000}, to_apply=add",
-        _ADD,
+        "x = f32[4000000] parameter(0); one = f32[] constant(1); "
+        "ROOT r = f32[3960001] reduce-window(x, one), window={size=40000}, to_apply=multiply",
+        _MULTIPLY,  # sums would be made in parts
     ),
     "select_and_scatter": _program(
         "x = f32[6000,6000] parameter(0); s = f32[5986,5986] parameter(1); "

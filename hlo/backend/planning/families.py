@@ -54,10 +54,8 @@ def kernel_makers(
 
             wide = wide_select_and_scatter_kernels
             return (scan_kernel, wide, select_and_scatter_kernel, *_fused())
-        case kind if kind is KernelFamily.FACTOR or _is_matrix_call(kind):
-            from hlo.backend.kernels.linear_algebra.matrix_calls import matrix_kernel
-
-            return (matrix_kernel,)
+        case kind if makers := _of_matrices_or_call(kind):
+            return makers
         case KernelFamily.FOURIER:
             from hlo.backend.kernels.fourier.fourier import fourier_kernels
 
@@ -66,13 +64,24 @@ def kernel_makers(
             from hlo.backend.planning.blocks import blocked_kernel
 
             return (partial(blocked_kernel, makers=kernel_makers), *_fused())
-        case target:
-            return (_nothing,) if target == UNINITIALISED else ()
+        case _:
+            return ()
 
 
 def _nothing(instruction: Instruction, target: Target) -> KernelSequence:
     """Memory that is not filled."""
     return KernelSequence(())
+
+
+def _of_matrices_or_call(kind: KernelFamily | str) -> tuple[KernelMaker, ...]:
+    """Those of factorisations, and of custom calls that a kernel answers."""
+    if kind == UNINITIALISED:
+        return (_nothing,)
+    if kind is not KernelFamily.FACTOR and not _is_matrix_call(kind):
+        return ()
+    from hlo.backend.kernels.linear_algebra.matrix_calls import matrix_kernel
+
+    return (matrix_kernel,)
 
 
 def _is_matrix_call(kind: KernelFamily | str) -> bool:

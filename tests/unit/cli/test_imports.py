@@ -97,7 +97,7 @@ OTHERS = {
     "hlo.backend.emitters.random", "hlo.backend.kernels.lower_squares",
     "hlo.backend.kernels.lower_streams", "hlo.backend.loops.choose_kept_strips",
 }  # fmt: skip
-MOST_MODULES = 354  # of this package: what it takes to start is about so many times 0.2 ms
+MOST_MODULES = 355  # of this package: what it takes to start is about so many times 0.2 ms
 
 
 def test_a_first_compilation_imports_what_the_program_needs(file: str) -> None:

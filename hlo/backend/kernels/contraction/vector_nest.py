@@ -72,7 +72,7 @@ def _of_groups(rows: int, body: Nodes) -> Nodes:
         return body
     size = len(groups[0])
     tail = Tail.SHORT if rows % size else Tail.NONE
-    return (Loop(Axis("i", rows, Role.SERIAL, size, tail=tail), body),)
+    return (Loop(Axis("i", rows, Role.UNROLLED, size, tail=tail), body),)
 
 
 def _depths(stream: Dots) -> Iterator[Axis]:
