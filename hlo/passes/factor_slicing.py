@@ -18,6 +18,7 @@ from hlo.analysis.loop_state import element_index
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.passes.dce import dce
 from hlo.passes.fusion_copy import Joint
 from hlo.passes.liveness import awaited, fused_computations, is_removable
 
@@ -37,6 +38,8 @@ def factor_slicing(module: Module) -> bool:
             if all(_is_for_products(value, kept) for value in values):
                 for value, leaf in values.items():
                     changed |= _taken_apart(module, computation, value, maker, leaf)
+    if changed:
+        dce(module)  # computations of the fusions that were there
     return changed
 
 
