@@ -18,10 +18,12 @@ from hlo.ir.instruction import Instruction
 class Decisions(Struct, frozen=True, omit_defaults=True):
     """block: a block's sizes in the leading dimensions of a fusion's results (block_size.py).
     loop_order: a result's dimensions, the outermost loop's first (loop_order.py).
+    is_overwritten: of memory without values, that the program fills all of it before it reads any.
     """
 
     block: tuple[int, ...] = ()
     loop_order: tuple[int, ...] = ()
+    is_overwritten: bool = False
 
 
 class _Config(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlo.analysis.decisions import decisions_of
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees, post_order
 from hlo.ir.instruction import Instruction
@@ -84,6 +85,8 @@ def _may_merge(instruction: Instruction) -> bool:
         return False
     if has_trait(instruction, Trait.RANDOM) and instruction.opcode != "rng-bit-generator":
         return False
+    if instruction.opcode == "custom-call" and decisions_of(instruction).is_overwritten:
+        return False  # each loop that fills such memory needs some of its own
     return instruction.opcode != "opt-barrier" and not has_effect(instruction)
 
 

@@ -108,7 +108,7 @@ def _taken_apart(
         if not is_held or "control-predecessors" in product.attributes:
             return False
     for product, joint in joints.items():
-        module.adopt(joint.made)
+        module.adopt(joint.made, before=computation)
         fusion = computation.new(
             "fusion", product.shape, joint.operands, {"kind": "kOutput", "calls": joint.made},
             like=product, name=f"{product.name}_of_slice",

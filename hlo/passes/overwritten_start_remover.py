@@ -10,6 +10,7 @@ and nothing else, the condition does not look, and the counter goes through ever
 
 from __future__ import annotations
 
+from hlo.analysis.decisions import Decisions, config_of
 from hlo.analysis.loop_state import Counter, counter
 from hlo.analysis.row_updates import row_update
 from hlo.ir.computation import Computation
@@ -38,7 +39,10 @@ def _without_starts(computation: Computation, loop: Instruction, known: Counter)
     is_own = set(state.users) == {loop}
     for number, start in enumerate(state.operands if is_own else ()):
         if _is_filled(start) and row_update(loop, number, known) is not None:
-            memory = make(start, "custom-call", shape=start.shape, custom_call_target=UNINITIALISED)
+            memory = make(
+                start, "custom-call", shape=start.shape, custom_call_target=UNINITIALISED,
+                backend_config=config_of(Decisions(is_overwritten=True)),
+            )  # fmt: skip
             computation.set_operand(state, number, memory)
             changed = True
     return changed

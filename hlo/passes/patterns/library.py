@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hlo.analysis.decisions import decisions_of
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
@@ -34,8 +35,10 @@ def library_topk(root: Instruction) -> Instruction | None:
 
 @rewrite("custom-call")
 def library_buffer(root: Instruction) -> Instruction | None:
-    """custom-call(), custom_call_target="AllocateBuffer"  =>  broadcast(0)"""
-    if root.get("custom_call_target") != UNINITIALISED:
+    """custom-call(), custom_call_target="AllocateBuffer"  =>  broadcast(0)  where it is not said
+    that all is overwritten
+    """
+    if root.get("custom_call_target") != UNINITIALISED or decisions_of(root).is_overwritten:
         return None
     if root.get("custom_call_has_side_effect") or not root.shape.is_array or root.shape.is_dynamic:
         return None
