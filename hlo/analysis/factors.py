@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.attributes.slices import SliceDim
+from hlo.attributes.slices import slice_dims
 from hlo.indexing.affine import row_major_strides
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -46,7 +46,7 @@ def factor_of(operand: Instruction) -> Factor | None:
     array, *indices = cut.operands
     strides = row_major_strides(array.shape.dims)
     if cut.opcode == "slice":
-        begins = [s.start for s in _slice_dims(cut)]
+        begins = [s.start for s in slice_dims(cut.attributes)]
         return Factor(array, sum(b * n for b, n in zip(begins, strides, strict=True)))
     room = [n - m for n, m in zip(array.shape.dims, cut.shape.dims, strict=True)]
     found = zip(indices, room, strides, strict=True)
@@ -74,7 +74,7 @@ def _is_run(cut: Instruction) -> bool:
     if not _is_bytes(array.shape) or not _is_bytes(cut.shape):
         return False
     if cut.opcode == "slice":
-        if any(s.stride != 1 for s in _slice_dims(cut)):
+        if any(s.stride != 1 for s in slice_dims(cut.attributes)):
             return False
     elif len(indices) != len(array.shape.dims) or any(i.shape.dims for i in indices):
         return False
@@ -82,12 +82,6 @@ def _is_run(cut: Instruction) -> bool:
     while pairs and pairs[0][0] == 1:
         pairs.pop(0)
     return all(size == whole for size, whole in pairs[1:])
-
-
-def _slice_dims(cut: Instruction) -> tuple[SliceDim, ...]:
-    dims = cut["slice"]
-    assert isinstance(dims, tuple), "SLICE"
-    return dims
 
 
 def _is_bytes(shape: Shape) -> bool:

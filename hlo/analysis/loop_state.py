@@ -138,7 +138,7 @@ def counter(loop: Instruction) -> Counter | None:
     if body.root.opcode != "tuple" or loop.operands[0].opcode != "tuple":
         return None
     element, limit = test.operands
-    last = _integer(limit)
+    last = integer_constant(limit)
     if last is None or element.opcode != "get-tuple-element" or element.operands[0].operands:
         return None
     number = element_index(element)
@@ -146,13 +146,13 @@ def counter(loop: Instruction) -> Counter | None:
     start = loop.operands[0]
     if step.opcode != "add":
         return None
-    first = _integer(start.operands[number])
+    first = integer_constant(start.operands[number])
     before, by = step.operands
     steps_by_one = (
         before.opcode == "get-tuple-element"
         and before.operands[0] is body.parameters[0]
         and element_index(before) == number
-        and _integer(by) == 1
+        and integer_constant(by) == 1
     )
     return Counter(number, first, last) if first is not None and steps_by_one else None
 
@@ -186,8 +186,8 @@ def trip_count(loop: Instruction) -> int | None:
     return int(said) if said.isascii() and said.isdigit() and len(said) < 19 else None
 
 
-def _integer(instruction: Instruction) -> int | None:
-    """The value of an integer scalar constant."""
+def integer_constant(instruction: Instruction) -> int | None:
+    """The value of an integer scalar constant; None of all else."""
     literal = instruction.get("literal")
     shape = instruction.shape
     if instruction.opcode != "constant" or not shape.is_scalar or not shape.dtype.is_integral:

@@ -7,10 +7,9 @@ does not look, and the counter goes through every row.
 
 from __future__ import annotations
 
-from hlo.analysis.loop_state import Counter, element_index
+from hlo.analysis.loop_state import Counter, element_index, integer_constant
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
-from hlo.ir.literal import Literal
 
 
 def row_update(loop: Instruction, number: int, known: Counter) -> Instruction | None:
@@ -55,12 +54,12 @@ def _goes_through(start: Instruction, body: Computation, known: Counter, rows: i
         if value.opcode not in ("add", "subtract"):
             return False
         left, right = value.operands
-        number = _integer(left)
+        number = integer_constant(left)
         if number is not None and value.opcode == "subtract":
             offset, sign, value = offset + sign * number, -sign, right
         elif number is not None:
             offset, value = offset + sign * number, right
-        elif (number := _integer(right)) is not None:
+        elif (number := integer_constant(right)) is not None:
             by = number if value.opcode == "add" else -number
             offset, value = offset + sign * by, left
         else:
@@ -73,10 +72,3 @@ def _goes_through(start: Instruction, body: Computation, known: Counter, rows: i
 def _is_counter(value: Instruction, body: Computation, known: Counter) -> bool:
     is_element = value.opcode == "get-tuple-element" and value.operands[0] in body.parameters
     return is_element and element_index(value) == known.element
-
-
-def _integer(value: Instruction) -> int | None:
-    literal = value.attributes.get("literal")
-    if value.opcode != "constant" or not isinstance(literal, Literal) or literal.is_elided:
-        return None
-    return int(literal.array) if value.shape.is_scalar else None

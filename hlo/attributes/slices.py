@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from hlo.attributes.kind import AttributeKind
@@ -14,6 +16,13 @@ class SliceDim(Struct, frozen=True):
     start: int
     limit: int
     stride: int = 1
+
+
+def slice_dims(attributes: Mapping[str, object]) -> tuple[SliceDim, ...]:
+    """What a slice with these attributes takes of each dimension."""
+    value = attributes["slice"]
+    assert isinstance(value, tuple), "a slice has one entry per dimension"
+    return value
 
 
 def _slice(tree: Tree) -> tuple[SliceDim, ...]:

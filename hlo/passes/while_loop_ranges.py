@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from hlo.analysis.loop_state import Counter, counter, element_index
+from hlo.analysis.loop_state import Counter, counter, element_index, integer_constant
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callers
 from hlo.ir.instruction import Instruction
@@ -86,7 +86,7 @@ def _counted(loop: Instruction, known: Counter) -> list[_Counted]:
     (state,) = loop.operands
     found = []
     for number, (start, step) in enumerate(zip(state.operands, body.root.operands, strict=True)):
-        first, by = _integer(start), _step(step, number)
+        first, by = integer_constant(start), _step(step, number)
         if first is None or by is None:
             continue
         last = first + by * (known.iterations - 1)
@@ -103,7 +103,7 @@ def _step(step: Instruction, number: int) -> int | None:
     for before, by in (step.operands, step.operands[::-1]):
         is_element = before.opcode == "get-tuple-element" and not before.operands[0].operands
         if is_element and element_index(before) == number:
-            return _integer(by)
+            return integer_constant(by)
     return None
 
 
@@ -115,7 +115,7 @@ def _decided(compare: Instruction, value: Instruction, found: _Counted) -> bool:
     direction = str(compare["direction"])
     if left is not value:
         left, right, direction = right, left, _MIRRORED[direction]
-    number = _integer(right)
+    number = integer_constant(right)
     if number is None:
         return False
     low, high = sorted((found.first, found.last))
@@ -133,11 +133,3 @@ def _holds(direction: str, a: int, b: int) -> bool:
     return {
         "LT": a < b, "LE": a <= b, "GT": a > b, "GE": a >= b, "EQ": a == b, "NE": a != b,
     }[direction]  # fmt: skip
-
-
-def _integer(value: Instruction) -> int | None:
-    literal = value.attributes.get("literal")
-    is_scalar = value.shape.is_array and not value.shape.dims
-    if value.opcode != "constant" or not is_scalar or not value.shape.dtype.is_integral:
-        return None
-    return int(literal.array) if isinstance(literal, Literal) and not literal.is_elided else None

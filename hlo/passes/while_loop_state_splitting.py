@@ -13,7 +13,7 @@ from __future__ import annotations
 from hlo.analysis.loop_state import element_index, extend, is_extensible, start_of
 from hlo.analysis.reducers import reducer_of
 from hlo.analysis.row_states import RowStates, row_dims, row_states
-from hlo.attributes.slices import SliceDim
+from hlo.attributes.slices import SliceDim, slice_dims
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, callers
 from hlo.ir.instruction import Instruction
@@ -22,7 +22,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
 from hlo.passes.liveness import awaited
-from hlo.passes.patterns.matching import ints, slice_dims
+from hlo.passes.patterns.matching import ints
 
 
 def while_loop_state_splitting(module: Module) -> bool:
@@ -140,7 +140,7 @@ class _Apart:
                 piece, place = self._piece(value, r)
                 return [(piece, place)] if piece in self.states.members else []
             case "slice":
-                rows = slice_dims(value)[self.states.members[value]]
+                rows = slice_dims(value.attributes)[self.states.members[value]]
                 return [(value.operands[0], rows.start + r * rows.stride)]
             case "transpose":
                 return [(value.operands[0], r)]
@@ -178,7 +178,7 @@ class _Apart:
             (source, *first) = end.operands
             dim = self.states.members[source]
             if end.opcode == "slice":
-                row = self.row(source, slice_dims(end)[dim].start)
+                row = self.row(source, slice_dims(end.attributes)[dim].start)
                 new = make(end, "reshape", row, shape=end.shape)
             else:
                 (opcode,) = reducer_of(end).opcodes

@@ -49,6 +49,16 @@ def extremes(module: Module) -> list[object]:
     return made
 
 
+def drawn(module: Module, rng: np.random.Generator) -> list[object]:
+    """Integers of the parameters' whole ranges."""
+    return [
+        rng.integers(*p.shape.dtype.int_range, p.shape.dims, endpoint=True).astype(
+            p.shape.dtype.numpy
+        )
+        for p in module.entry.parameters
+    ]
+
+
 def result_on(machine: Machine, module: Module, values: list[object]) -> np.ndarray:
     found = emulated_arm.run(module, values, machine)
     assert found is not None
@@ -125,12 +135,7 @@ def test_squares_of_odd_rows_columns_and_depths(dims: tuple[int, int, int]) -> N
     rng = np.random.default_rng(2)
     for number, (left, right) in enumerate([("s8", "u8"), ("u8", "u8")]):
         module = hlo.parse(text((left, right, "s32"), dims, number, 1 - number))
-        values: list[object] = [
-            rng.integers(*p.shape.dtype.int_range, p.shape.dims, endpoint=True).astype(
-                p.shape.dtype.numpy
-            )
-            for p in module.entry.parameters
-        ]
+        values = drawn(module, rng)
         assert "mmla\t" in driver.emit_stage(module, "asm", machine=MATRICES)
         exact = hlo.evaluate(module, *values)
         np.testing.assert_array_equal(result_on(MATRICES, module, values), exact)
@@ -166,12 +171,7 @@ PLACES = {
 def test_squares_in_other_places(place: str) -> None:
     module = hlo.parse(f"HloModule m\n{PLACES[place]}")
     rng = np.random.default_rng(4)
-    values: list[object] = [
-        rng.integers(*p.shape.dtype.int_range, p.shape.dims, endpoint=True).astype(
-            p.shape.dtype.numpy
-        )
-        for p in module.entry.parameters
-    ]
+    values = drawn(module, rng)
     assert "mmla\t" in driver.emit_stage(module, "asm", machine=MATRICES)
     exact = hlo.evaluate(module, *values)
     np.testing.assert_array_equal(result_on(MATRICES, module, values), exact)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from hlo.attributes.slices import SliceDim
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
@@ -87,13 +86,6 @@ def ints(instruction: Instruction, name: str) -> Ints:
     """An attribute that is a list of integers."""
     value = instruction[name]
     assert isinstance(value, tuple), f"{name} is a list of integers"
-    return value
-
-
-def slice_dims(slice: Instruction) -> tuple[SliceDim, ...]:
-    """What a slice takes of each dimension."""
-    value = slice["slice"]
-    assert isinstance(value, tuple), "a slice has one entry per dimension"
     return value
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hlo.attributes.slices import SliceDim
+from hlo.attributes.slices import SliceDim, slice_dims
 from hlo.ir.instruction import Instruction
 from hlo.ops.making import make
-from hlo.passes.patterns.matching import has_one_user, ints, is_plain, same_array, slice_dims
+from hlo.passes.patterns.matching import has_one_user, ints, is_plain, same_array
 from hlo.passes.rewriting import rewrite
 
 
@@ -27,7 +27,7 @@ def merge_slices(root: Instruction) -> Instruction | None:
             min(a.start + b.limit * a.stride, a.limit),
             a.stride * b.stride,
         )
-        for a, b in zip(slice_dims(inner), slice_dims(root), strict=True)
+        for a, b in zip(slice_dims(inner.attributes), slice_dims(root.attributes), strict=True)
     )
     return make(root, "slice", x, shape=root.shape, slice=merged)
 
@@ -37,12 +37,12 @@ def slice_of_concatenate(root: Instruction) -> Instruction | None:
     """slice(concatenate(.., xi, ..)) => slice(xi)  where it lies within xi"""
     (joined,) = root.operands
     (dimension,) = ints(joined, "dimensions")
-    wanted = slice_dims(root)[dimension]
+    wanted = slice_dims(root.attributes)[dimension]
     begin = 0
     for x in joined.operands:
         end = begin + x.shape.dims[dimension]
         if begin <= wanted.start and wanted.limit <= end and wanted.start < wanted.limit:
-            moved = list(slice_dims(root))
+            moved = list(slice_dims(root.attributes))
             moved[dimension] = SliceDim(wanted.start - begin, wanted.limit - begin, wanted.stride)
             return make(root, "slice", x, shape=root.shape, slice=tuple(moved))
         begin = end
@@ -54,12 +54,12 @@ def slice_of_reverse(root: Instruction) -> Instruction | None:
     """slice(reverse(x, d)) => reverse(slice'(x), d)  where the reverse is used once, strides 1"""
     (inner,) = root.operands
     (x,) = inner.operands
-    if not has_one_user(inner) or any(s.stride != 1 for s in slice_dims(root)):
+    if not has_one_user(inner) or any(s.stride != 1 for s in slice_dims(root.attributes)):
         return None
     dimensions = ints(inner, "dimensions")
     mirrored = tuple(
         SliceDim(n - s.limit, n - s.start) if d in dimensions else s
-        for d, (n, s) in enumerate(zip(x.shape.dims, slice_dims(root), strict=True))
+        for d, (n, s) in enumerate(zip(x.shape.dims, slice_dims(root.attributes), strict=True))
     )
     part = make(root, "slice", x, slice=mirrored, shape=root.shape)
     return make(root, "reverse", part, shape=root.shape, dimensions=dimensions)

@@ -63,7 +63,7 @@ class _Build:
                 w.int(0), [none], lambda k, carried: [self._step(matrices, k, carried[0])]
             )
             if reports:
-                self._report(first, failed, w.buffer_address(2))
+                self._report(matrices, failed, w.buffer_address(2))
             else:
                 self._finish(matrices, failed)
             matrices.store(result)
@@ -139,16 +139,14 @@ class _Build:
 
         self._each(w.int(0), [], column)
 
-    def _report(self, first: Value, failed: Value, failures: Value) -> None:
-        w, form = self.w, self.form
-        spill = w.address(w.buffer_address(3), w.int(form.bytes), "i8")
+    def _report(self, a: LanesInScratch, failed: Value, failures: Value) -> None:
+        w = self.w
+        spill = w.address(w.buffer_address(3), w.int(self.form.bytes), "i8")
         w.store(failed, spill)
 
         def matrix(lane: Value, _: list[Value]) -> list[Value]:
             number = w.load(w.address(spill, lane, "i32"), "i32")
-            w.store(number, w.address(failures, add(w, first, lane), "i32"))
+            w.store(number, w.address(failures, add(w, a.first, lane), "i32"))
             return []
 
-        left = w.binary("sub", w.int(form.batch), first)
-        count = w.intrinsic("llvm.umin", "i64", left, w.int(form.lanes))
-        self.nest.loop(w.int(0), count, 1, [], matrix)
+        self.nest.loop(w.int(0), a.count(), 1, [], matrix)

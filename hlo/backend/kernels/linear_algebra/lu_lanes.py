@@ -76,7 +76,7 @@ class _Build:
 
             (failed,) = self.nest.loop(0, least, 1, [w.zero(self.integers)], step)
             matrices.store(factors)
-            self._report(first, places, failed, (pivots, failures))
+            self._report(matrices, places, failed, (pivots, failures))
             return []
 
         self.nest.loop(BEGIN, END, 1, [], unit)
@@ -165,7 +165,7 @@ class _Build:
         return i if self.integer == "i64" else self.w.cast("trunc", i, self.integer)
 
     def _report(
-        self, first: Value, places: Value, failed: Value, arrays: tuple[Value, Value]
+        self, a: LanesInScratch, places: Value, failed: Value, arrays: tuple[Value, Value]
     ) -> None:
         """Pivots count from 1."""
         w, form = self.w, self.form
@@ -173,15 +173,13 @@ class _Build:
         least = min(form.rows, form.columns)
         spill = w.address(places, w.int(least * form.lanes), self.integer)
         w.store(failed, spill)
-        left = w.binary("sub", w.int(form.batch), first)
-        count = w.intrinsic("llvm.umin", "i64", left, w.int(form.lanes))
 
         def narrow(base: Value, index: Value) -> Value:
             wide = w.load(w.address(base, index, self.integer), self.integer)
             return w.cast("trunc", wide, "i32")
 
         def matrix(lane: Value, _: list[Value]) -> list[Value]:
-            number = add(w, first, lane)
+            number = add(w, a.first, lane)
             w.store(narrow(spill, lane), w.address(failures, number, "i32"))
 
             def one(k: Value, _: list[Value]) -> list[Value]:
@@ -193,4 +191,4 @@ class _Build:
             self.nest.loop(0, least, 1, [], one)
             return []
 
-        self.nest.loop(w.int(0), count, 1, [], matrix)
+        self.nest.loop(w.int(0), a.count(), 1, [], matrix)

@@ -87,6 +87,12 @@ class LanesInScratch:
     def set(self, row: Value, column: Value, element: Value) -> None:
         self.nest.w.store(element, self.at(row, column), self.form.dtype.item_bytes)
 
+    def count(self) -> Value:
+        """How many lanes have a matrix of their own."""
+        w, form = self.nest.w, self.form
+        left = w.binary("sub", w.int(form.batch), self.first)
+        return w.intrinsic("llvm.umin", "i64", left, w.int(form.lanes))
+
     def load(self, memory: Value) -> None:
         """All elements from an array of matrices."""
         w, form = self.nest.w, self.form
@@ -115,8 +121,7 @@ class LanesInScratch:
     def store(self, memory: Value) -> None:
         """All elements of the matrices that there are to an array of matrices."""
         w, form = self.nest.w, self.form
-        left = w.binary("sub", w.int(form.batch), self.first)
-        count = w.intrinsic("llvm.umin", "i64", left, w.int(form.lanes))
+        count = self.count()
 
         def square(start: Value) -> None:
             columns = [

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from hlo.backend.ir.values import lanes_of, scalar_of
-from hlo.backend.ir.writer import Value, vector_of
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import repeat_while, when
 
@@ -261,6 +261,11 @@ class RadixForm(Struct, frozen=True):
             return []
 
         nest.loop(1, self.count, 1, [], insert)
+
+
+def record_of(w: Writer, key: Value, position: Value) -> Value:
+    """One joined record: a key of at most 32 bits above its position."""
+    return w.binary("or", w.binary("shl", w.cast("zext", key, "i64"), w.int(32)), position)
 
 
 def _powers_below(bound: int) -> list[int]:

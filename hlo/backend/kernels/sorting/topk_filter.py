@@ -17,7 +17,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from hlo.backend.ir.writer import Value
-from hlo.backend.kernels.sorting.radix import RadixForm, radix_form
+from hlo.backend.kernels.sorting.radix import RadixForm, radix_form, record_of
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import repeat_while, when
 
@@ -79,7 +79,7 @@ class _Run:
 
         def take(s: Value, _: list[Value]) -> list[Value]:
             j = w.binary("mul", s, w.int(f.count // f.buffer))
-            w.store(self._record(self.key(j, 1), j), w.address(self.scratch, s, "i64"))
+            w.store(record_of(w, self.key(j, 1), j), w.address(self.scratch, s, "i64"))
             return []
 
         self.nest.loop(0, f.buffer, 1, [], take)
@@ -132,7 +132,7 @@ class _Run:
             left, place = state
             lane = w.intrinsic("llvm.cttz", "i64", left, w.int(1, "i1"))
             key = w.load(w.address(self.spill, lane, self.key_type), self.key_type)
-            record = self._record(key, w.binary("add", start, lane))
+            record = record_of(w, key, w.binary("add", start, lane))
             w.store(record, w.address(self.scratch, place, "i64"))
             fewer = w.binary("and", left, w.binary("sub", left, w.int(1)))
             return [fewer, w.binary("add", place, w.int(1))]
@@ -170,7 +170,3 @@ class _Run:
         w = self.nest.w
         record = w.load(w.address(records, w.int(self.filter.k - 1), "i64"), "i64")
         return w.cast("trunc", w.binary("lshr", record, w.int(32)), self.key_type)
-
-    def _record(self, key: Value, position: Value) -> Value:
-        w = self.nest.w
-        return w.binary("or", w.binary("shl", w.cast("zext", key, "i64"), w.int(32)), position)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hlo.backend.ir.writer import Value
+from hlo.backend.kernels.sorting.radix import record_of
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import repeat_while, when
 
@@ -32,7 +33,7 @@ def scanned(nest: Nest, scratch: Value, key: Key, shape: tuple[int, int], lanes:
     w = nest.w
 
     def start(j: Value, _: list[Value]) -> list[Value]:
-        _insert(nest, scratch, _record(nest, key(j, 1), j), j)
+        _insert(nest, scratch, record_of(w, key(j, 1), j), j)
         return []
 
     nest.loop(0, k, 1, [], start)
@@ -45,7 +46,7 @@ def scanned(nest: Nest, scratch: Value, key: Key, shape: tuple[int, int], lanes:
             bound = w.cast("trunc", w.binary("lshr", last, w.int(32)), keys.scalar_type)
             better = w.compare("icmp ult", keys, w.splat(bound, width))
             if width == 1:
-                record = _record(nest, keys, j)
+                record = record_of(w, keys, j)
                 when(nest, better, lambda: _insert(nest, scratch, record, w.int(k - 1)))
             else:
                 some = w.intrinsic("llvm.vector.reduce.or", "i1", better, suffix=f"v{width}i1")
@@ -59,11 +60,6 @@ def scanned(nest: Nest, scratch: Value, key: Key, shape: tuple[int, int], lanes:
         nest.loop(whole, count, 1, [], hold(1))
 
 
-def _record(nest: Nest, key: Value, position: Value) -> Value:
-    w = nest.w
-    return w.binary("or", w.binary("shl", w.cast("zext", key, "i64"), w.int(32)), position)
-
-
 def _insert_lanes(nest: Nest, scratch: Value, found: tuple[Value, Value], k: int) -> None:
     """Every lane's key, by way of memory, against the list as it then is."""
     w = nest.w
@@ -73,7 +69,7 @@ def _insert_lanes(nest: Nest, scratch: Value, found: tuple[Value, Value], k: int
 
     def lane(n: Value, _: list[Value]) -> list[Value]:
         key = w.load(w.address(spill, n, keys.scalar_type), keys.scalar_type)
-        record = _record(nest, key, w.binary("add", first, n))
+        record = record_of(w, key, w.binary("add", first, n))
         last = w.load(w.address(scratch, w.int(k - 1), "i64"), "i64")
         better = w.compare("icmp ult", record, last)
         when(nest, better, lambda: _insert(nest, scratch, record, w.int(k - 1)))
