@@ -346,11 +346,11 @@ class _BlockLoop:
             f"turn{number}", f"icmp {'eq' if in_last else 'ne'}",
             Value("%inner", "i64"), w.int(self.row - 1),
         )  # fmt: skip
-        w.branch_if(compared, f"in.turn{number}", f"behind{number}")
+        w.branch_if(compared, f"in.turn{number}", f"passed{number}")
         w.label(f"in.turn{number}")
         self._step(number, step)
-        w.branch(f"behind{number}")
-        w.label(f"behind{number}")
+        w.branch(f"passed{number}")
+        w.label(f"passed{number}")
 
     def _turn(self, step: Step) -> bool | None:
         """Whether the last block of a row runs a step, or all others do; None: all do."""

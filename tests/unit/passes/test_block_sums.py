@@ -144,3 +144,19 @@ def test_sums_over_blocks_are_what_the_whole_gives(
         a, b = a.astype(np.float64), b.astype(np.float64)
         scale = np.abs(b[np.isfinite(b)]).max(initial=0)
         np.testing.assert_allclose(a, b, rtol=10 * tolerance, atol=tolerance * scale)
+
+
+def test_the_first_step_of_a_block_may_be_one_that_not_every_block_runs() -> None:
+    """The last block's rows that are new are cut out first: its label is no value's name."""
+    text = """HloModule first
+blocks { y = f32[4,509,16] parameter(0)
+  x = f32[4,509,32] parameter(1)
+  ROOT d = f32[4,16,32] dot(y, x), lhs_batch_dims={0}, lhs_contracting_dims={1},
+    rhs_batch_dims={0}, rhs_contracting_dims={1} }
+ENTRY e { y = f32[4,509,16] parameter(0)
+  x = f32[4,509,32] parameter(1)
+  ROOT r = f32[4,16,32] fusion(y, x), kind=kCustom, calls=blocks,
+    backend_config={"hlo":{"block":[1,48]}} }"""
+    y, x = inputs(text)
+    found = driver.compile(driver.parse(text), passes="")(y, x)
+    np.testing.assert_allclose(found, np.einsum("hrc,hrd->hcd", y, x), rtol=1e-4, atol=1e-4)
