@@ -317,6 +317,8 @@ def _plus(one: Instruction, facts: list[Fact]) -> Fact:
         return Fact(below=FAR_BELOW, guards=a.guards | {above})
     if sign < 0 and a.below is not None and row is not None:
         return Fact(below=a.below - 512, guards=a.guards | {Guard(What.NOT_BELOW, row)})
+    if a.is_zero and b.is_zero:
+        return Fact(size=-math.inf, is_zero=True, guards=guards)
     if a.size is not None and b.size is not None:
         return Fact(size=max(a.size, b.size) + 1, guards=guards)
     return ANY
