@@ -143,8 +143,8 @@ def _moves_of(parameter: Instruction, most: int) -> list[Instruction]:
             break
         chain.append(user)
         one = user
-    if one is root or not is_plain(parameter.shape):
-        return []
+    if one is root or root in one.users or not is_plain(parameter.shape):
+        return []  # layouts of results count
     turns = any(c.opcode == "transpose" for c in chain)
     if turns and parameter.shape.size_bytes > most:
         return []
@@ -156,7 +156,11 @@ def _counts_of(reshape: Instruction) -> list[Instruction]:
     """What a reshape is made from, operands first, if that counts all elements, as random numbers
     do, in one dimension, and is else arithmetic with numbers; none otherwise.
     """
-    if reshape.opcode != "reshape" or sum(n != 1 for n in reshape.shape.dims) < 2:
+    if (
+        reshape.opcode != "reshape"
+        or not is_plain(reshape.shape)
+        or sum(n != 1 for n in reshape.shape.dims) < 2
+    ):
         return []
     found: dict[Instruction, None] = {}
     waiting = [reshape.operands[0]]

@@ -70,6 +70,8 @@ def _reorder(module: Module, computation: Computation, dot: Instruction, in_none
     region = region_around(dot, Roles(row, of_columns[0]), in_none, is_open=True)
     if region is None or not region.members.keys().isdisjoint(awaited(computation)):
         return False
+    if _is_given(region) and not _is_summed_up(region):
+        return False
     axes = _axes(region, dot)
     region = _without_ends(region, axes)
     if any(_is_odd(region, axes, member) for member in region.members):
@@ -78,6 +80,16 @@ def _reorder(module: Module, computation: Computation, dot: Instruction, in_none
     groups = [d for d in of_rows if d != row]
     order = [*(d for d in longer if d < batch), *groups, row, of_columns[0]]
     return _Ordering(module, computation, region, axes, order).apply(dot)
+
+
+def _is_given(region: Region) -> bool:
+    """Whether scores are results, or others read them."""
+    return any(region.members[one].has_both for one in region.outputs())
+
+
+def _is_summed_up(region: Region) -> bool:
+    """Whether a product sums over rows or columns, as attention does."""
+    return any(one.opcode == "dot" and not r.has_both for one, r in region.members.items())
 
 
 def _axes(region: Region, seed: Instruction) -> dict[Instruction, Axes]:
