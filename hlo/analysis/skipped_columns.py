@@ -325,6 +325,9 @@ def _plus(one: Instruction, facts: list[Fact]) -> Fact:
 
 
 def _is_maximum(row: Instruction) -> bool:
+    """Whether a value of rows is their maximum, or that of it and of something else."""
+    if row.opcode == "maximum":
+        return any(o.opcode == "reduce" and _is_maximum(o) for o in row.operands)
     return row.opcode == "reduce" and reducer_of(row).opcodes == ("maximum",)
 
 
