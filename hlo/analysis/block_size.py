@@ -97,7 +97,16 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
 def units_of(roots: Collection[Instruction], block: Block) -> int:
     """How many parts may run at once: blocks, or rows of blocks where some add up a sum."""
     is_added = any(is_summed(root, block) for root in roots)
-    return block.parts(block.depth - 1) if is_added else block.count
+    return block.parts(block.depth - 1) * sum_parts(block) if is_added else block.count
+
+
+def sum_parts(block: Block) -> int:
+    """In how many parts, added up at the end, blocks in a row make a sum over blocks: one, or
+    several where there are too few rows for all threads. It does not depend on the threads.
+    """
+    rows = block.parts(block.depth - 1)
+    wanted = 1 if _evenness(rows) else -(-LEAST_BLOCKS // rows)
+    return min(wanted, block.count // rows)
 
 
 def _part(size: int, block: Block) -> int:
@@ -239,6 +248,8 @@ def _pays(
     saved = 2 * between * (1 / rates.memory_bytes - 1 / rates.cached_bytes)
     packed = sum(_packed_bytes(i, block) for i, _ in found if i in members)
     rows = block.parts(block.depth) // block.parts(block.depth - 1)
+    parts = sum_parts(block)
+    rows += parts if parts > 1 else 0  # each is read and written once more in the end
     sums = [root.shape.size_bytes for root in roots if is_summed(root, block)]
     return (packed + 2 * rows * sum(sums)) / rates.cached_bytes <= saved
 

@@ -16,7 +16,9 @@ SILENT = frozenset(
 class Fingerprints:
     """Fingerprints of a program's instructions; what they call is read once, and is a number."""
 
-    def __init__(self) -> None:
+    def __init__(self, silent: frozenset[str] = SILENT) -> None:
+        """silent: attributes that say nothing of what the fingerprints are for."""
+        self._silent = silent
         self._numbers: dict[object, int] = {}
         self._known: dict[Computation, int] = {}
 
@@ -57,7 +59,7 @@ class Fingerprints:
         attributes = tuple(
             (name, self._value(value))
             for name, value in sorted(instruction.attributes.items())
-            if name not in SILENT
+            if name not in self._silent
         )
         return instruction.opcode, instruction.shape, operands, attributes
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from hlo.analysis.call_budget import MOST_COPIED
 from hlo.analysis.factors import factor_of
 from hlo.attributes.window import Window
+from hlo.indexing.queries import keeps_width
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32, F64, DType
 from hlo.ir.graph import calls
@@ -35,7 +36,9 @@ _CALLS_INSIDE = frozenset({"get-tuple-element", "fusion"})
 
 def is_elementwise(instruction: Instruction) -> bool:
     """Whether the result's element depends on the operands' elements at its index only."""
-    return instruction.opcode in _ELEMENTWISE
+    if instruction.opcode in _ELEMENTWISE:
+        return True
+    return instruction.opcode == "bitcast-convert" and keeps_width(instruction)
 
 
 def is_fusible(instruction: Instruction) -> bool:

@@ -58,22 +58,28 @@ class Region(Struct, frozen=True, eq=False):
 Met = dict[Instruction, Roles]
 
 
-def region_around(select: Instruction, roles: Roles, in_none: Met | None = None) -> Region | None:
+def region_around(
+    select: Instruction, roles: Roles, in_none: Met | None = None, *, is_open: bool = False
+) -> Region | None:
     """All that hangs together with scores through values that have rows and columns, and what leads
     from it back to it row by row; None where something in it is of another form.
 
-    in_none: what was met where there was no region, added to. Whoever meets one of these meets all
-    that it led to, for who is met as an operand has its user met, and the other way round.
+    is_open: users of another form, and results, are outside instead: they read all rows and
+    columns. in_none: what was met where there was no region, added to. Whoever meets one of these
+    meets all that it led to, for who is met as an operand has its user met, and the other way
+    round.
     """
     members = {select: roles}
     met: Met = {} if in_none is None else in_none
-    found = _region(select, roles, members, met) if roles.has_both else None
+    found = _region(select, roles, members, met, is_open=is_open) if roles.has_both else None
     if found is None:
         met |= members
     return found
 
 
-def _region(select: Instruction, roles: Roles, members: Met, in_none: Met) -> Region | None:
+def _region(
+    select: Instruction, roles: Roles, members: Met, in_none: Met, *, is_open: bool
+) -> Region | None:
     """members: the scores, to which all that is met is added."""
     if in_none.get(select) == roles:
         return None
@@ -81,7 +87,7 @@ def _region(select: Instruction, roles: Roles, members: Met, in_none: Met) -> Re
     waiting = [select]
     while waiting:
         one = waiting.pop()
-        found = (_behind(one, members[one]), _before(one, members[one]))
+        found = (_behind(one, members[one]), _before(one, members[one], is_open=is_open))
         if any(part is None for part in found) or len(members) > MOST_MEMBERS:
             return None
         for other, roles_there in (pair for part in found for pair in part or ()):
@@ -191,21 +197,31 @@ def _behind(one: Instruction, roles: Roles) -> Found | None:
     return found
 
 
-def _before(one: Instruction, roles: Roles) -> Found | None:
+def _before(one: Instruction, roles: Roles, *, is_open: bool) -> Found | None:
     """All users; None where one of them has no rule, or neither rows nor columns."""
     computation = one.computation
-    if computation is None or one is computation.root:
+    if computation is None or (one is computation.root and not is_open):
         return None
     found: Found = []
     for user in one.users:
-        if not _is_known(user):
+        taken = _as_user(one, user, roles)
+        if taken is None and not is_open:
             return None
-        for number, operand in enumerate(user.operands):
-            there = result_roles(user, number, roles) if operand is one else Roles()
-            if there is None or (operand is one and there.has_none):
+        found += taken or ()
+    return found
+
+
+def _as_user(one: Instruction, user: Instruction, roles: Roles) -> Found | None:
+    """The user, for each operand that a value is; None where there is no rule."""
+    if not _is_known(user):
+        return None
+    found: Found = []
+    for number, operand in enumerate(user.operands):
+        if operand is one:
+            there = result_roles(user, number, roles)
+            if there is None or there.has_none:
                 return None
-            if operand is one:
-                found.append((user, there))
+            found.append((user, there))
     return found
 
 

@@ -317,12 +317,17 @@ def _plus(one: Instruction, facts: list[Fact]) -> Fact:
         return Fact(below=FAR_BELOW, guards=a.guards | {above})
     if sign < 0 and a.below is not None and row is not None:
         return Fact(below=a.below - 512, guards=a.guards | {Guard(What.NOT_BELOW, row)})
+    if a.is_zero and b.is_zero:
+        return Fact(size=-math.inf, is_zero=True, guards=guards)
     if a.size is not None and b.size is not None:
         return Fact(size=max(a.size, b.size) + 1, guards=guards)
     return ANY
 
 
 def _is_maximum(row: Instruction) -> bool:
+    """Whether a value of rows is their maximum, or that of it and of something else."""
+    if row.opcode == "maximum":
+        return any(o.opcode == "reduce" and _is_maximum(o) for o in row.operands)
     return row.opcode == "reduce" and reducer_of(row).opcodes == ("maximum",)
 
 

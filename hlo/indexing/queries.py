@@ -133,9 +133,16 @@ def written_dims(scatter: Instruction) -> OperandDims:
 
 def is_at_own_index(instruction: Instruction) -> bool:
     """Whether an element is computed from the operands' at its own index."""
+    if instruction.opcode == "bitcast-convert":
+        return keeps_width(instruction)
     return instruction.opcode == "map" or (
         instruction.opcode in OPS and has_trait(instruction, Trait.ELEMENTWISE)
     )
+
+
+def keeps_width(convert: Instruction) -> bool:
+    """Whether a bitcast-convert regroups no bytes: both types have as many bits."""
+    return convert.shape.dtype.bits == convert.operands[0].shape.dtype.bits
 
 
 def result_dims(instruction: Instruction) -> tuple[int, ...]:

@@ -13,27 +13,26 @@ from collections.abc import Iterator, Sequence
 from hlo.analysis.block_size import (
     DEEPEST,
     LEAST_SAVED_BYTES,
-    best_block,
     is_large,
     is_worth_a_look,
     longer_dims,
     padded_bytes,
     summed_dims,
 )
-from hlo.analysis.blocking import Block, can_be_cut, is_summed, needed
+from hlo.analysis.blocking import Block, can_be_cut, is_summed
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.table import OPS
-from hlo.passes.block_call import fused_group, is_block_call, made_by, roots_of
+from hlo.passes.block_alike import Known
+from hlo.passes.block_call import fused_group, is_block_call, made_by
 from hlo.passes.block_order import in_block_order, restored
 from hlo.passes.block_recomputing import recomputed, trimmed
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
 
 MOST_MEMBERS = 32
-Known = dict[tuple[Instruction, tuple[int, ...]], bool]  # what can be cut by itself, by `lead`
 Members = dict[Instruction, None]  # in the order in which they were found, the same in every run
 
 
@@ -45,24 +44,23 @@ def fuse_blocks(module: Module) -> bool:
     """
     changed = False
     left = called_by_ops(module) | wrapped_operations(module)
+    known = Known()
     for computation in tuple(module.computations):
         if computation in left or not any(map(is_worth_a_look, computation.instructions)):
             continue
-        ordered = in_block_order(computation)
-        for found in _groups(computation):
+        ordered = in_block_order(module, computation)
+        for found in _groups(computation, known):
             fused_group(module, computation, *recomputed(module, computation, *found))
             changed = True
         trimmed(module, computation)
-        restored(computation, ordered)
+        restored(module, computation, ordered)
     return changed
 
 
-def _groups(computation: Computation) -> Iterator[tuple[list[Instruction], Block]]:
+def _groups(computation: Computation, known: Known) -> Iterator[tuple[list[Instruction], Block]]:
     """Disjoint groups in program order, each found on what the ones before left."""
     taken = set(awaited(computation))  # they stay where others see them end
     order = _Order(computation)
-    known: Known = {}
-    tried: dict[frozenset[Instruction], Block | None] = {}
     for seed in order.instructions:
         if seed in taken:
             continue
@@ -70,10 +68,7 @@ def _groups(computation: Computation) -> Iterator[tuple[list[Instruction], Block
         for group in sorted(grown, key=len, reverse=True):
             if seed not in group:
                 continue
-            key = frozenset(group)
-            if key not in tried:  # the roots stay the same when others are fused
-                tried[key] = best_block(roots_of(group, computation), group)
-            block = tried[key]
+            block = known.best(group, computation)
             if block is not None:
                 group, block = _with_readers(group, block, computation, taken, known)
                 taken |= set(group)
@@ -101,7 +96,7 @@ def _with_readers(
             found = _convex_part(dict.fromkeys((*larger, reader)), order)
             larger = found if len(found) > len(larger) else larger
     if len(group) < len(larger) <= MOST_MEMBERS:
-        other = best_block(roots_of(larger, computation), larger)
+        other = known.best(larger, computation)
         if other is not None and other.lead == block.lead:
             return larger, other
     return group, block
@@ -193,10 +188,7 @@ class _Region:
             or any(u.opcode != "get-tuple-element" for u in made.users)
         ):
             return False
-        key = made, self._block.lead
-        if key not in self._known:
-            self._known[key] = needed([made], self._block.all, self._block, {made}) is not None
-        return self._known[key]
+        return self._known.is_cut(made, self._block)
 
 
 def _is_between(instruction: Instruction, computation: Computation) -> bool:

@@ -19,8 +19,10 @@ from hlo.analysis.block_size import LEAST_SAVED_BYTES
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32
 from hlo.ir.instruction import Attributes, Instruction
+from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.contraction import DotAttributes
+from hlo.passes.block_operands import KINDS, Operands, as_they_were, in_order, transposed, turn
 from hlo.passes.patterns.matching import ints, is_plain
 
 LEAST_RATIO = 4  # Of the bytes of the largest of the three to those of the operand that is moved.
@@ -29,40 +31,45 @@ Dims = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Dots whose operands were moved, by what their attributes were, and what moves them; those
-    that became others, by what makes the same of them, their shapes and attributes.
+    """Dots whose operands were moved, by what their attributes were; what moves operands, those of
+    fusions too; dots that became others, by what makes the same of them, their shapes and
+    attributes.
     """
 
     dots: dict[Instruction, Attributes]
-    moved: dict[tuple[Instruction, Dims], Instruction]
+    operands: Operands
     ends: dict[Instruction, tuple[Instruction, Shape, Attributes]]
 
 
-def in_block_order(computation: Computation) -> Ordered:
-    """Move operands of dots over large values where blocks could not cut them as they lie."""
-    ordered = Ordered({}, {}, {})
-    for dot in computation.instructions:
-        if dot.opcode == "dot" and _largest(dot) >= LEAST_SAVED_BYTES and is_plain(dot.shape):
-            _exchange(computation, dot, ordered)
-            _widen(computation, dot, ordered)
+def in_block_order(module: Module, computation: Computation) -> Ordered:
+    """Move operands of dots over large values, and of fusions, where blocks could not cut them as
+    they lie.
+    """
+    ordered = Ordered({}, Operands(), {})
+    for one in computation.instructions:
+        if one.opcode == "dot" and _largest(one) >= LEAST_SAVED_BYTES and is_plain(one.shape):
+            _exchange(computation, one, ordered)
+            _widen(computation, one, ordered)
             for number in range(2):
-                _order(computation, dot, number, ordered)
+                _order(computation, one, number, ordered)
+        elif one.opcode == "fusion" and one.attributes.get("kind") in KINDS:
+            most = max((leaf.size_bytes for leaf in one.shape.leaves()), default=0)
+            if most >= LEAST_SAVED_BYTES:
+                in_order(module, one, _wanted, most // LEAST_RATIO, ordered.operands)
     return ordered
 
 
-def restored(computation: Computation, ordered: Ordered) -> None:
-    """Undo it for the dots that are still there; one stays as it is if what makes the same of it is
+def restored(module: Module, computation: Computation, ordered: Ordered) -> None:
+    """Undo it for those that are still there; a dot stays as it is if what makes the same of it is
     in a block by now.
     """
-    moves = set(ordered.moved.values())
+    moves = set(ordered.operands.made.values())
     for dot, attributes in ordered.dots.items():
         if dot in computation:
             operands = [o.operands[0] if o in moves else o for o in dot.operands]
             computation.set_operands(dot, operands)
             computation.set_attributes(dot, attributes)
-    for transpose in moves:
-        if not transpose.users:
-            computation.remove(transpose)
+    as_they_were(module, computation, ordered.operands)
     for dot, (end, shape, attributes) in ordered.ends.items():
         if dot in computation and end in computation:
             if end.opcode == "transpose":
@@ -127,6 +134,15 @@ def _end(
 
 def _order(computation: Computation, dot: Instruction, number: int, ordered: Ordered) -> None:
     """Move one operand of a dot, if that has to be and is little."""
+    if (order := _wanted(dot, number)) is not None:
+        ordered.dots.setdefault(dot, dot.attributes)
+        turn(dot, number, order)
+        moved = transposed(dot.operands[number], order, ordered.operands)
+        computation.set_operand(dot, number, moved)
+
+
+def _wanted(dot: Instruction, number: int) -> Dims | None:
+    """The order in which blocks read an operand of a dot; None: as it is, or it is no little."""
     operand, side = dot.operands[number], ("lhs", "rhs")[number]
     batch, depth = (_dims(dot, side, kind) for kind in ("batch", "contracting"))
     others = [d for d in range(operand.shape.rank) if d not in (*batch, *depth)]
@@ -138,21 +154,8 @@ def _order(computation: Computation, dot: Instruction, number: int, ordered: Ord
         order = (*batch, *(d for d in range(operand.shape.rank) if d not in batch))
     longer = [d for d in order if operand.shape.dims[d] != 1]
     if longer == sorted(longer) or not is_plain(operand.shape):
-        return
-    if operand.shape.size_bytes * LEAST_RATIO > _largest(dot):
-        return
-    moved = ordered.moved.get((operand, order))
-    if moved is None:
-        shape = operand.shape.with_dims(operand.shape.dims[d] for d in order)
-        moved = computation.new("transpose", shape, [operand], {"dimensions": order}, like=dot)
-        ordered.moved[operand, order] = moved
-    ordered.dots.setdefault(dot, dot.attributes)
-    attributes = dict(dot.attributes)
-    attributes[f"{side}_contracting_dims"] = tuple(order.index(d) for d in depth)
-    if batch:
-        attributes[f"{side}_batch_dims"] = tuple(range(len(batch)))
-    computation.set_operand(dot, number, moved)
-    computation.set_attributes(dot, attributes)
+        return None
+    return order if operand.shape.size_bytes * LEAST_RATIO <= _largest(dot) else None
 
 
 def _is_added_up(dot: Instruction, number: int) -> bool:

@@ -23,7 +23,12 @@ from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
 from hlo.passes.fusion_opener import fusion_opener
 from hlo.passes.index_narrower import index_narrower
-from hlo.passes.large_values import block_fusion, mask_skipping, score_order
+from hlo.passes.large_values import (
+    block_fusion,
+    concatenate_parting,
+    mask_skipping,
+    score_order,
+)
 from hlo.passes.reduction_operand_transposer import reduction_operand_transposer
 from hlo.passes.reshape_mover import reshape_mover
 from hlo.passes.sharding_remover import sharding_remover
@@ -48,6 +53,7 @@ _COMMON: dict[str, Pass] = {
     "reduction-operand-transposer": reduction_operand_transposer,
     "mask-skipping": mask_skipping,
     "reshape-mover": reshape_mover,
+    "concatenate-parting": concatenate_parting,
     "score-order": score_order,
     "sharding-remover": sharding_remover,
     "tuple-simplifier": tuple_simplifier,
@@ -166,6 +172,7 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         "cse",
         "dce",
         "while-loop-interchange",
+        "concatenate-parting",
         "score-order",
         "mask-skipping",
         "reduction-operand-transposer",
@@ -229,6 +236,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("block-fusion", "factor-slicing", "blocks are made of products of whole arrays"),
     ("gate-fusion", "dce", "the computations of what was joined are nobody's"),
     ("mask-skipping", "fusion", "what a mask leaves out is not seen inside of fusions"),
+    ("concatenate-parting", "score-order", "scores with others beside them are scores by then"),
     ("score-order", "mask-skipping", "bands are cut of scores in one order"),
     ("cse", "mask-skipping", "equal masks of scores and their gradients are one value"),
     ("fusion", "tuple-simplifier", "a kernel's results that are packed again are its own tuple"),

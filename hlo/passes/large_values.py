@@ -23,6 +23,22 @@ def block_fusion(module: Module) -> bool:
     return fuse_blocks(module)
 
 
+def concatenate_parting(module: Module) -> bool:
+    """Compute of long rows with a few columns beside them as of two arrays.
+
+    O(instructions) for each large concatenate (concatenate_parting.py).
+    """
+    if not any(
+        i.opcode == "concatenate" and i.shape.size_bytes >= LEAST_SCORES_BYTES
+        for computation in module.computations
+        for i in computation.instructions
+    ):
+        return False
+    from hlo.passes.concatenate_parting import part_concatenates
+
+    return part_concatenates(module)
+
+
 def score_order(module: Module) -> bool:
     """Put scores of grouped heads, laid out in several orders, into one (score_order.py).
 

@@ -11,10 +11,10 @@ values, a row that sees nothing), all is computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import pairwise
 
 from hlo.analysis.block_size import LEAST_SCORES_BYTES
+from hlo.analysis.fusibility import is_scalar_constant
 from hlo.analysis.score_region import Region, Roles, region_around
 from hlo.analysis.skipped_columns import Guard, Span, is_masked, skipped
 from hlo.ir.computation import Computation
@@ -175,7 +175,8 @@ class _Skipping:
         bands = make(like, "tuple", *values)
         needed = _needed(outputs, self._region)
         whole = [m for m in self._order if m in needed]
-        given = dict.fromkeys(o for m in whole for o in m.operands if o not in needed)
+        read = dict.fromkeys(o for m in whole for o in m.operands if o not in needed)
+        given = [o for o in read if not is_scalar_constant(o)]
         others = make(like, "tuple", *given)
         branches = self._kept(bands), self._whole(whole, given, outputs)
         chosen = make(
@@ -227,13 +228,15 @@ class _Skipping:
         return adopted(self._module, bands, kept)
 
     def _whole(
-        self, members: list[Instruction], given: Iterable[Instruction], outputs: list[Instruction]
+        self, members: list[Instruction], given: list[Instruction], outputs: list[Instruction]
     ) -> Computation:
-        """The region as it was, of a tuple of what it is made from."""
+        """The region as it was, of a tuple of what it is made from, and of numbers."""
         made = new_computation(outputs[0], "all_scores")
-        given = list(given)
         whole = parameter(made, 0, Shape.tuple(g.shape for g in given))
         twins = {g: element(whole, n) for n, g in enumerate(given)}
+        for number in dict.fromkeys(o for m in members for o in m.operands):
+            if is_scalar_constant(number) and number not in self._region.members:
+                twins[number] = made.adopt(clone_instruction(number, ()))
         for member in members:
             operands = tuple(twins[o] for o in member.operands)
             twins[member] = made.adopt(clone_instruction(member, operands))

@@ -67,11 +67,14 @@ def _reorder(module: Module, computation: Computation, dot: Instruction, in_none
     if len(of_columns) != 1 or len(of_rows) < 2:  # without groups other passes do
         return False
     row = max(of_rows, key=lambda d: shape.dims[d])
-    region = region_around(dot, Roles(row, of_columns[0]), in_none)
+    region = region_around(dot, Roles(row, of_columns[0]), in_none, is_open=True)
     if region is None or not region.members.keys().isdisjoint(awaited(computation)):
         return False
+    if _is_given(region) and not _is_summed_up(region):
+        return False
     axes = _axes(region, dot)
-    if axes is None:
+    region = _without_ends(region, axes)
+    if any(_is_odd(region, axes, member) for member in region.members):
         return False
     region = _without_regrouped(region, axes)
     groups = [d for d in of_rows if d != row]
@@ -79,16 +82,26 @@ def _reorder(module: Module, computation: Computation, dot: Instruction, in_none
     return _Ordering(module, computation, region, axes, order).apply(dot)
 
 
-def _axes(region: Region, seed: Instruction) -> dict[Instruction, Axes] | None:
-    """Which dimension of the seed each long dimension of a member is; None where one with rows and
-    columns has others."""
+def _is_given(region: Region) -> bool:
+    """Whether scores are results, or others read them."""
+    return any(region.members[one].has_both for one in region.outputs())
+
+
+def _is_summed_up(region: Region) -> bool:
+    """Whether a product sums over rows or columns, as attention does."""
+    return any(one.opcode == "dot" and not r.has_both for one, r in region.members.items())
+
+
+def _axes(region: Region, seed: Instruction) -> dict[Instruction, Axes]:
+    """Which dimension of the seed each long dimension of a member is."""
     found: dict[Instruction, Axes] = {
         seed: tuple(None if n == 1 else d for d, n in enumerate(seed.shape.dims))
     }
     waiting = [seed]
     while waiting:
         one = waiting.pop()
-        for other, axes in (*_of_operands(one, found[one]), *_of_users(one, found[one])):
+        users = [user for user in one.users if user in region.members]
+        for other, axes in (*_of_operands(one, found[one]), *_of_users(one, users, found[one])):
             if other not in region.members:
                 continue
             known = found.get(other, (None,) * len(axes))
@@ -96,12 +109,32 @@ def _axes(region: Region, seed: Instruction) -> dict[Instruction, Axes] | None:
             if merged != known or other not in found:
                 found[other] = merged
                 waiting.append(other)
-    for member, roles in region.members.items():
-        axes = found.get(member, ())
-        long = [a for a, n in zip(axes, member.shape.dims, strict=False) if n != 1]
-        if member not in found or (roles.has_both and None in long):
-            return None
     return found
+
+
+def _is_odd(region: Region, axes: dict[Instruction, Axes], member: Instruction) -> bool:
+    """Whether a member is of other axes than the seed's; with rows and columns it has no others."""
+    if member not in axes:
+        return True
+    long = [a for a, n in zip(axes[member], member.shape.dims, strict=True) if n != 1]
+    return region.members[member].has_both and None in long
+
+
+def _without_ends(region: Region, axes: dict[Instruction, Axes]) -> Region:
+    """The region without moves that join axes and are read outside alone, as those of a bias's
+    gradient are: they move what is given back in the dimensions that it had.
+    """
+    members = dict(region.members)
+    while ends := [
+        one
+        for one in members
+        if moves_elements(one)
+        and _is_odd(region, axes, one)
+        and members.keys().isdisjoint(one.users)
+    ]:
+        for one in ends:
+            del members[one]
+    return Region(members, region.rows, region.columns)
 
 
 def _without_regrouped(region: Region, axes: dict[Instruction, Axes]) -> Region:
@@ -141,8 +174,10 @@ def _of_operands(one: Instruction, axes: Axes) -> Iterator[tuple[Instruction, Ax
             yield operand, tuple(axes[s.dims[0]] if s.is_whole else None for s in walked)
 
 
-def _of_users(one: Instruction, axes: Axes) -> Iterator[tuple[Instruction, Axes]]:
-    for user in one.users:
+def _of_users(
+    one: Instruction, users: Sequence[Instruction], axes: Axes
+) -> Iterator[tuple[Instruction, Axes]]:
+    for user in users:
         number = user.operands.index(one)
         kept = kept_dims(user, number)
         if user.shape.is_array:
@@ -408,6 +443,7 @@ class _Ordering:
         wanted = [axes[d] if axes[d] is not None else ("other", d) for d in long]
         turned = tuple(names.index(name) for name in wanted)
         if turned != tuple(range(len(turned))):
+            _need(not self._region.members[end].has_both)  # others read large values as they lie
             value = make(end, "transpose", value, dimensions=turned)
         if value.shape.dims != end.shape.dims:
             value = make(end, "reshape", value, shape=end.shape.with_dims(end.shape.dims))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from hlo.analysis.fusibility import is_elementwise
 from hlo.backend.emitters import constants, exact_division, lookup_tables
 from hlo.backend.emitters.applied import apply, reread
 from hlo.backend.ir.debug_locations import debug_location
@@ -31,7 +32,6 @@ from hlo.backend.loops.expression import (
     Node,
     Path,
     dims_of,
-    is_elementwise,
     keeps_elements,
     unsupported,
 )

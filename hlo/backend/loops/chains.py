@@ -8,8 +8,9 @@ A source is a value through which every path from the root to what is not consta
 
 from __future__ import annotations
 
+from hlo.analysis.fusibility import is_elementwise
 from hlo.backend.isa.target import Target
-from hlo.backend.loops.expression import Chain, Expression, Node, is_elementwise
+from hlo.backend.loops.expression import Chain, Expression, Node
 from hlo.backend.loops.schedule import Table
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from hlo.backend.loops.expression import Expression, is_elementwise
+from hlo.analysis.fusibility import is_elementwise
+from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.nest_schedule import Keep, NestSchedule
 from hlo.backend.loops.schedule import Axis, Role
 from hlo.indexing.affine import linear

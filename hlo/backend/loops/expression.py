@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.analysis import fusibility
 from hlo.backend.isa.target import Target
 from hlo.errors import HloError
 from hlo.indexing import affine
@@ -146,10 +145,3 @@ def keeps_elements(instruction: Instruction) -> bool:
     """Whether a movement op moves whole elements; a bitcast may regroup their bytes."""
     size = instruction.shape.size
     return instruction.opcode != "bitcast" or instruction.operands[0].shape.size == size
-
-
-def is_elementwise(instruction: Instruction) -> bool:
-    """Whether the result's element depends on the operands' elements at the same index only."""
-    if instruction.opcode == "bitcast-convert":  # between widths it regroups
-        return instruction.shape.rank == instruction.operands[0].shape.rank
-    return fusibility.is_elementwise(instruction)

@@ -2,7 +2,7 @@
 
 A result may lie over an operand when each of the operand's elements is read for the last time
 before the result's element at that place is written: read at the very same position, or by a
-reduction over the nest's own rows, which comes before their stores.
+reduction over the nest's own rows, made once for a row, before its stores.
 """
 
 from __future__ import annotations
@@ -77,6 +77,9 @@ def _is_own(schedule: NestSchedule, read: Read, place: Expr) -> bool:
     loops = len(domain.extents) - (schedule.vector is not None and not is_strip)
     if tuple(fixed) != domain.variables[:count] or not schedule.prefix <= count <= loops:
         return False
+    later = domain.variables[count:]
+    if any(at.depends_on(v) for at in read.at for v in later):
+        return False  # the reduction is made again for each element of a row
     if any(read.position.coefficient(v) != place.coefficient(v) for v in fixed):
         return False
     rest = read.position - _sum_of(place, fixed)

@@ -12,13 +12,13 @@ from math import prod
 
 from msgspec import Struct, field
 
+from hlo.analysis.fusibility import is_elementwise
 from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
 from hlo.backend.loops.chains import chain_to
 from hlo.backend.loops.expression import (
     Expression,
     Path,
     dims_of,
-    is_elementwise,
     keeps_elements,
 )
 from hlo.indexing import affine
@@ -36,7 +36,7 @@ _MOST_OPS = 10  # The most additions that one op counts for in a loop's work.
 
 class Read(Struct, frozen=True):
     """One array element used: its index, as a position, and the variables of the reductions around
-    it."""
+    it. at: the index of the result of the outermost of them."""
 
     source: Instruction
     dtype: DType
@@ -44,6 +44,14 @@ class Read(Struct, frozen=True):
     reduced: tuple[Variable, ...] = ()
     leaf: int = -1
     index: Index = ()
+    at: Index = ()
+
+
+class Around(Struct, frozen=True):
+    """The variables of the reductions around a value; the index of the outermost one's result."""
+
+    variables: tuple[Variable, ...] = ()
+    at: Index = ()
 
 
 class Trace(Struct):
@@ -79,19 +87,18 @@ class Trace(Struct):
 def trace(expression: Expression, roots: list[tuple[Instruction, Index, Path]]) -> Trace:
     """What the roots read at their indices, each expression looked at once per index."""
     tracer = _Tracer(expression)
-    tracer.stack += [(instruction, index, path, ()) for instruction, index, path in roots]
+    tracer.stack += [(instruction, index, path, Around()) for instruction, index, path in roots]
     tracer.run()
     return tracer.found
 
 
 class _Tracer:
-    """stack: expressions still to be looked at, with the variables of the reductions around
-    them."""
+    """stack: expressions still to be looked at, with the reductions around them."""
 
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
         self.found = Trace()
-        self.stack: list[tuple[Instruction, Index, Path, tuple[Variable, ...]]] = []
+        self.stack: list[tuple[Instruction, Index, Path, Around]] = []
         self.reductions: set[tuple[Instruction, Index]] = set()
         self.loops: set[tuple[Instruction, Index]] = set()
 
@@ -106,7 +113,10 @@ class _Tracer:
             leaf = self.expression.leaves.get((instruction, path))
             if leaf is not None:
                 position = affine.linear(index, dims_of(instruction, path))
-                read = Read(instruction, leaf.dtype, position, reduced, leaf.number, index)
+                read = Read(
+                    instruction, leaf.dtype, position, reduced.variables, leaf.number, index,
+                    reduced.at,
+                )  # fmt: skip
                 self.found.reads.append(read)
             elif is_elementwise(instruction):
                 self._elementwise(instruction, index, reduced)
@@ -115,9 +125,7 @@ class _Tracer:
             else:
                 self._special(instruction, index, reduced)
 
-    def _elementwise(
-        self, instruction: Instruction, index: Index, reduced: tuple[Variable, ...]
-    ) -> None:
+    def _elementwise(self, instruction: Instruction, index: Index, reduced: Around) -> None:
         self.found.ops += 1
         chain = chain_to(self.expression, instruction)
         cost = OPS[instruction.opcode].cost
@@ -134,7 +142,7 @@ class _Tracer:
         for operand in instruction.operands:
             self.stack.append((operand, index if operand.shape.dims else (), (), reduced))
 
-    def _moved(self, instruction: Instruction, index: Index, reduced: tuple[Variable, ...]) -> None:
+    def _moved(self, instruction: Instruction, index: Index, reduced: Around) -> None:
         operands = instruction.operands
         starts = self.expression.starts(instruction)
 
@@ -146,9 +154,7 @@ class _Tracer:
             self.found.conditions += case.conditions
             self.stack.append((operands[case.operand], case.index, (), reduced))
 
-    def _special(
-        self, instruction: Instruction, index: Index, reduced: tuple[Variable, ...]
-    ) -> None:
+    def _special(self, instruction: Instruction, index: Index, reduced: Around) -> None:
         """Ops with code of their own."""
         operands = instruction.operands
         match instruction.opcode:
@@ -166,8 +172,10 @@ class _Tracer:
                 inner, variables = reduced_index(instruction, index)
                 count = len(operands) // 2
                 self.found.work.append((_step_ops(instruction), inner))
+                at = reduced.at if reduced.variables else index
+                around = Around((*reduced.variables, *variables), at)
                 for operand in operands[:count]:
-                    self.stack.append((operand, inner, (), (*reduced, *variables)))
+                    self.stack.append((operand, inner, (), around))
                 self.stack += [(o, (), (), reduced) for o in operands[count:]]
             case "while":
                 self._while(instruction, index, reduced)
@@ -180,7 +188,7 @@ class _Tracer:
                     if operand.shape.is_array:
                         self.stack.append((operand, _anywhere(operand.shape), (), reduced))
 
-    def _while(self, loop: Instruction, index: Index, reduced: tuple[Variable, ...]) -> None:
+    def _while(self, loop: Instruction, index: Index, reduced: Around) -> None:
         """All results are made at once, of all elements of the state at the index."""
         from hlo.analysis.lane_loops import elementwise_members, lane_loop  # of loops alone
 

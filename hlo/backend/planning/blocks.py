@@ -4,7 +4,8 @@
 
 A thread takes one block after the other through all members. What passes between them lies in the
 thread's scratch memory, which is small enough for its core's cache. The members' kernels are
-functions of their own, called on a table of addresses on the stack.
+functions of their own, called on a table of addresses on the stack. Sums over blocks of few heads
+are made in several parts, which a kernel behind it adds up (block_parts.py).
 """
 
 from __future__ import annotations
@@ -15,22 +16,28 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hlo.analysis.block_cutting import CutBody, Parameter, Start, Total, cut_computation
-from hlo.analysis.block_size import block_of
+from hlo.analysis.block_size import block_of, sum_parts
 from hlo.analysis.blocking import Block, Span, number
 from hlo.analysis.leaves import leaves_of
 from hlo.analysis.legality import is_contraction
 from hlo.attributes.aliasing import InputAlias
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.functions import PARAMETERS, Data, Function
-from hlo.backend.ir.kernel import NONE_KNOWN, Kernel
+from hlo.backend.ir.kernel import NONE_KNOWN, Kernel, KernelSequence
 from hlo.backend.ir.named import Named
 from hlo.backend.ir.records import Alloca
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.loops.schedule import Plan
 from hlo.backend.planning.allocations import Allocation, AllocationKind
+from hlo.backend.planning.block_parts import with_parts
 from hlo.backend.planning.buffers import assign
-from hlo.backend.planning.implementations import HostCall, KernelMakers, implementations
+from hlo.backend.planning.implementations import (
+    HostCall,
+    KernelMakers,
+    implement,
+    implementations,
+)
 from hlo.backend.planning.packing import aligned
 from hlo.backend.planning.program import BranchStep, CopyStep, KernelStep, Program, Step
 from hlo.backend.planning.schedule import schedule
@@ -49,7 +56,9 @@ INTRINSICS = (
 )
 
 
-def blocked_kernel(instruction: Instruction, target: Target, makers: KernelMakers) -> Kernel | None:
+def blocked_kernel(
+    instruction: Instruction, target: Target, makers: KernelMakers
+) -> Kernel | KernelSequence | None:
     """The kernel of a blocked fusion; None where a member has no kernel of its family."""
     (callee,) = instruction.called_computations()
     block = block_of(instruction)
@@ -69,12 +78,22 @@ def blocked_kernel(instruction: Instruction, target: Target, makers: KernelMaker
     }
     if sum(c.size for c in constants) > MOST_CONSTANT_BYTES or len(program.table) > MOST_SLOTS:
         return None
-    made = _BlockLoop(instruction, block, body, program).kernel(target.machine.rates)
+    loop = _BlockLoop(instruction, block, body, program)
+    made = loop.kernel(target.machine.rates)
     sizes = " x ".join(map(str, block.sizes))
     lines = [f"{block.count} blocks of {sizes}, each through all functions"]
     if body.has_totals:
-        lines.append(f"{block.count // made.units} in a row of a unit add up sums over blocks")
-    return target.shown(made, lambda: Plan(tuple(lines)))
+        count = -(-block.count // made.units)
+        lines.append(f"{count} in a row of a unit add up sums over blocks")
+    if loop.parts > 1:
+        lines.append(f"sums of {loop.parts} parts, added up by kernels behind")
+    shown = target.shown(made, lambda: Plan(tuple(lines)))
+    if loop.parts == 1:
+        return shown
+    totals = {r.leaf: loop.heads for r in body.results if isinstance(r, Total)}
+    return with_parts(
+        instruction, shown, totals, loop.parts, lambda i: implement(i, target, makers)
+    )
 
 
 def _module_of(body: CutBody) -> Module:
@@ -124,6 +143,7 @@ def _counted_from(start: Start) -> Value:
 
 
 _TABLE = Value("%table", "ptr")
+_PART = "index.part"
 
 
 class _BlockLoop:
@@ -134,6 +154,11 @@ class _BlockLoop:
     ) -> None:
         self.instruction, self.block, self.body, self.program = instruction, block, body, program
         self.spans: dict[Span, None] = {block.all: None}
+        self.heads = block.parts(block.depth - 1)
+        self.row = block.count // self.heads  # blocks along the last dimension
+        self.parts = sum_parts(block) if body.has_totals else 1
+        if self.parts > 1:
+            self.spans[block.outer] = None
         operands = [len(leaves_of(o.shape)) for o in instruction.operands]
         assert all(count == 1 for count in operands), "operands are arrays"
         self.buffers = len(operands) + len(leaves_of(instruction.shape))
@@ -160,8 +185,13 @@ class _BlockLoop:
             if isinstance(result, Total)
             else (result, self.block.all)
         )
-        size = leaves_of(self.instruction.shape)[leaf].size_bytes
-        return self._slice(len(self.instruction.operands) + leaf, size, span)
+        size, buffer = self._size(leaf), len(self.instruction.operands) + leaf
+        if isinstance(result, Total) and self.parts > 1:
+            return _BlockSlice(buffer, size // self.heads, _PART)
+        return self._slice(buffer, size, span)
+
+    def _size(self, leaf: int) -> int:
+        return leaves_of(self.instruction.shape)[leaf].size_bytes
 
     def _slice(self, buffer: int, size_bytes: int, span: Span) -> _BlockSlice:
         """The part of a buffer that a block has by a span."""
@@ -190,14 +220,8 @@ class _BlockLoop:
         )
 
     @property
-    def row(self) -> int:
-        """Blocks of a unit: all along the last dimension where they add up sums."""
-        block = self.block
-        return block.count // block.parts(block.depth - 1) if self.body.has_totals else 1
-
-    @property
     def units(self) -> int:
-        return self.block.count // self.row
+        return self.heads * self.parts if self.body.has_totals else self.block.count
 
     def _write(self) -> None:
         """for block in [begin, end): the table's moving entries, then the steps."""
@@ -214,9 +238,8 @@ class _BlockLoop:
             slot = n.address(f"slot{k}", buffers, w.int(k), "ptr")
             self.bases.append(n.load(f"base{k}", "ptr", slot))
         moving = self._fill_table()
-        if self.row > 1:
-            begin = n.binary("first.block", "mul", begin, w.int(self.row))
-            end = n.binary("last.block", "mul", end, w.int(self.row))
+        if self.body.has_totals:
+            begin, end = self._first_block("begin", begin), self._first_block("end", end)
         w.branch("test")
         w.label("test")
         block = w.phi("i64", (begin, "start"), (following, "latch"), name="%block").value
@@ -259,6 +282,34 @@ class _BlockLoop:
                 index = n.binary(f"{name}.times", "mul", index, w.int(lead[d]))
                 index = n.binary(name, "add", index, begun if d == depth - 1 else own[d])
             n.binary(_index(span), "add", index, w.int(0))
+        if self.parts > 1:
+            self._write_part(inner)
+
+    def _first_block(self, name: str, unit: Value) -> Value:
+        """The first block of a unit, u / parts * row + u % parts * row / parts; behind the last
+        unit there is the number of blocks."""
+        w, n = self.w, self.named
+        if self.parts == 1:
+            return n.binary(f"{name}.block", "mul", unit, w.int(self.row))
+        head = n.binary(f"{name}.head", "udiv", unit, w.int(self.parts))
+        part = n.binary(f"{name}.part", "urem", unit, w.int(self.parts))
+        before = n.binary(f"{name}.rows", "mul", head, w.int(self.row))
+        inside = n.binary(f"{name}.scaled", "mul", part, w.int(self.row))
+        started = n.binary(f"{name}.inside", "udiv", inside, w.int(self.parts))
+        return n.binary(f"{name}.block", "add", before, started)
+
+    def _write_part(self, inner: Value) -> None:
+        """The part p of its row that a block is of, by p * row / parts <= inner for the last such
+        p, (inner * parts + parts - 1) / row; and the place of the part among all.
+        """
+        w, n = self.w, self.named
+        scaled = n.binary("inner.scaled", "mul", inner, w.int(self.parts))
+        last = n.binary("inner.last", "add", scaled, w.int(self.parts - 1))
+        part = n.binary("part", "udiv", last, w.int(self.row))
+        begun = n.binary("part.scaled", "mul", part, w.int(self.row))
+        n.binary("part.first", "udiv", begun, w.int(self.parts))
+        head = Value(f"%{_index(self.block.outer)}", "i64")
+        n.binary(_PART, "add", n.binary("parts", "mul", head, w.int(self.parts)), part)
 
     def _fill_table(self) -> list[tuple[int, _BlockSlice]]:
         """Fills the table before the loop; what is filled for every block: slots and parts."""
@@ -321,17 +372,17 @@ class _BlockLoop:
         return Value(f"@{name}", "ptr")
 
     def _clear_totals(self) -> None:
-        """At the first block of a row: sums over blocks begin at zero."""
+        """At the first block of a row, or of a part of one: sums over blocks begin at zero."""
         w, n = self.w, self.named
-        is_first = n.compare("is.first", "icmp eq", Value("%inner", "i64"), w.int(0))
+        first = Value("%part.first", "i64") if self.parts > 1 else w.int(0)
+        is_first = n.compare("is.first", "icmp eq", Value("%inner", "i64"), first)
         w.branch_if(is_first, "clear", "cleared")
         w.label("clear")
         totals = {r.leaf: r for r in self.body.results if isinstance(r, Total)}
         for leaf, total in totals.items():
             part = self._result(total)
             address = self._address(f"total{leaf}", part)
-            size = leaves_of(self.instruction.shape)[leaf].size_bytes
-            w.fill_bytes(address, 0, size // self.block.parts(self.block.depth - 1))
+            w.fill_bytes(address, 0, self._size(leaf) // self.heads)
         w.branch("cleared")
         w.label("cleared")
 
@@ -346,11 +397,11 @@ class _BlockLoop:
             f"turn{number}", f"icmp {'eq' if in_last else 'ne'}",
             Value("%inner", "i64"), w.int(self.row - 1),
         )  # fmt: skip
-        w.branch_if(compared, f"in.turn{number}", f"behind{number}")
+        w.branch_if(compared, f"in.turn{number}", f"passed{number}")
         w.label(f"in.turn{number}")
         self._step(number, step)
-        w.branch(f"behind{number}")
-        w.label(f"behind{number}")
+        w.branch(f"passed{number}")
+        w.label(f"passed{number}")
 
     def _turn(self, step: Step) -> bool | None:
         """Whether the last block of a row runs a step, or all others do; None: all do."""

@@ -7,8 +7,12 @@ import pytest
 
 from hlo import driver
 from hlo.analysis.block_cutting import Total, cut_computation
-from hlo.analysis.block_size import block_of, is_blocked, units_of
+from hlo.analysis.block_size import block_of, is_blocked, sum_parts, units_of
 from hlo.analysis.blocking import Block, is_summed
+from hlo.backend.ir.kernel import KernelSequence
+from hlo.backend.linking.toolchain import host_target
+from hlo.backend.planning.families import kernel_makers
+from hlo.backend.planning.implementations import implement
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from tests.support.attention_programs import attention, gradients
@@ -69,11 +73,23 @@ def test_a_product_that_is_no_sum_over_blocks() -> None:
     assert not is_summed(dots["dk"], Block((8, 512, 16), (1, 1, 4)))
 
 
-def test_few_heads_keep_their_scores() -> None:
-    """One thread would run each head's blocks: the sums are made outside, of what blocks give."""
-    module = driver.optimize(driver.parse(gradients(2, 512)))
-    assert largest(module) == 2 * 512 * 512
-    assert {i.name for i in module.entry.instructions if i.opcode == "dot"} >= {"dk", "dv"}
+@pytest.mark.parametrize(("heads", "parts"), [(1, 8), (2, 4), (3, 3), (4, 1), (5, 2), (8, 1)])
+def test_sums_of_few_heads_are_made_in_parts(heads: int, parts: int) -> None:
+    """One thread would run each head's blocks: a part of them each, and then parts are added up."""
+    module = driver.optimize(driver.parse(gradients(heads, 512)))
+    (fusion,) = blocked(module)
+    assert largest(module) == heads * 512 * 16
+    block = block_of(fusion)
+    assert block is not None
+    assert sum_parts(block) == parts
+    (callee,) = fusion.called_computations()
+    assert units_of(callee.root.operands, block) == heads * parts
+    made = implement(fusion, host_target(), kernel_makers)
+    assert isinstance(made, KernelSequence)
+    assert made.calls[0].kernel.units == heads * parts
+    sums = [heads * parts * 512 * 16 * 4] * 2  # of keys' gradients and of values'
+    assert [*made.temporaries][:2] == (sums if parts > 1 else [])
+    assert len(made.calls) == (3 if parts > 1 else 1)
 
 
 def test_scores_that_fit_no_cache_are_computed_again_for_gradients() -> None:
@@ -115,23 +131,39 @@ def test_a_product_whose_right_side_is_large_is_exchanged() -> None:
     [
         (gradients(4, 512), 1e-5),
         (gradients(5, 509), 1e-5),
+        (gradients(1, 512), 1e-5),
+        (gradients(2, 509), 1e-5),
+        (gradients(3, 1031, of_all=True), 1e-4),
+        (gradients(1, 640, dtype="bf16"), 0.05),
         (gradients(4, 1031, of_all=True), 1e-4),
         (gradients(4, 512, dtype="bf16"), 0.05),
         (gradients(4, 509, dtype="bf16"), 0.05),
         (gradients(8, 300, dtype="f64"), 1e-12),
     ],
-    ids=["even", "last block overlaps", "computed again", "bf16", "bf16 overlaps", "f64"],
+    ids=[
+        "even",
+        "last block overlaps",
+        "parts",
+        "parts overlap",
+        "parts computed again",
+        "parts of bf16",
+        "computed again",
+        "bf16",
+        "bf16 overlaps",
+        "f64",
+    ],
 )
 @pytest.mark.parametrize("unusual", [False, True], ids=["finite", "infinities, NaN, subnormal"])
 def test_sums_over_blocks_are_what_the_whole_gives(
     text: str, tolerance: float, *, unusual: bool
 ) -> None:
     arrays = inputs(text)
+    heads = len(arrays[0])
     if unusual:
         arrays[2][0, 5, 3] = np.inf
-        arrays[2][1, 7, 2] = np.nan
-        arrays[3][2, 300 - 1, 4] = -np.inf
-        arrays[0][3] *= arrays[0].dtype.type(1e-38)
+        arrays[2][-1, 7, 2] = np.nan
+        arrays[3][heads // 2, 300 - 1, 4] = -np.inf
+        arrays[0][-1] *= arrays[0].dtype.type(1e-38)
     module = driver.parse(text)
     whole = driver.compile(driver.optimize(module, "simplify,fusion"), passes="")
     expected = [np.asarray(part) for part in whole(*arrays)]
@@ -144,3 +176,19 @@ def test_sums_over_blocks_are_what_the_whole_gives(
         a, b = a.astype(np.float64), b.astype(np.float64)
         scale = np.abs(b[np.isfinite(b)]).max(initial=0)
         np.testing.assert_allclose(a, b, rtol=10 * tolerance, atol=tolerance * scale)
+
+
+def test_the_first_step_of_a_block_may_be_one_that_not_every_block_runs() -> None:
+    """The last block's rows that are new are cut out first: its label is no value's name."""
+    text = """HloModule first
+blocks { y = f32[4,509,16] parameter(0)
+  x = f32[4,509,32] parameter(1)
+  ROOT d = f32[4,16,32] dot(y, x), lhs_batch_dims={0}, lhs_contracting_dims={1},
+    rhs_batch_dims={0}, rhs_contracting_dims={1} }
+ENTRY e { y = f32[4,509,16] parameter(0)
+  x = f32[4,509,32] parameter(1)
+  ROOT r = f32[4,16,32] fusion(y, x), kind=kCustom, calls=blocks,
+    backend_config={"hlo":{"block":[1,48]}} }"""
+    y, x = inputs(text)
+    found = driver.compile(driver.parse(text), passes="")(y, x)
+    np.testing.assert_allclose(found, np.einsum("hrc,hrd->hcd", y, x), rtol=1e-4, atol=1e-4)

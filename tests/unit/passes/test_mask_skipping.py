@@ -217,3 +217,43 @@ def test_gradients(*, of_all: bool, unusual: bool) -> None:
     for a, b in zip(found, expected, strict=True):
         scale = np.abs(b[np.isfinite(b)]).max(initial=0)
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5 * scale)
+
+
+def capped(text: str, heads: int, length: int) -> str:
+    """The gradients' program with scores below a cap: what is masked gets 0 * (1 - t) + 0 * t."""
+    wide = f"f32[{heads},{length},{length}]"
+    text = text.replace(
+        f"s = {wide} select(h, raw, outs)",
+        f"cap = {wide} tanh(raw)\n  s = {wide} select(h, cap, outs)",
+    )
+    return text.replace(
+        f"ds = {wide} select(h, all, nones)",
+        f"""given = {wide} select(h, all, nones)
+  one = f32[] constant(1)
+  ones = {wide} broadcast(one), dimensions={{}}
+  left = {wide} subtract(ones, cap)
+  some = {wide} multiply(given, left)
+  more = {wide} multiply(some, cap)
+  ds = {wide} add(some, more)""",
+    )
+
+
+@pytest.mark.parametrize("unusual", [False, True], ids=["ordinary", "infinity"])
+def test_gradients_of_capped_scores(*, unusual: bool) -> None:
+    """An infinite query makes NaN of scores that no row sees, and these times 0 are seen."""
+    text = capped(causal_gradients(2, 1031), 2, 1031)
+    assert len(conditionals(skipping(text))) == 1
+    arrays = inputs(text)
+    if unusual:
+        arrays[0][1, 7, 2] = INF
+    assert holds(text, arrays) != unusual
+    expected, found = whole_and_skipped(text, arrays)
+    for a, b in zip(found, expected, strict=True):
+        scale = np.abs(b[np.isfinite(b)]).max(initial=0)
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5 * scale)
+
+
+def test_numbers_stand_in_the_branch_of_all_scores() -> None:
+    (conditional,) = conditionals(skipping(causal(2, LENGTH)))
+    _, given = conditional.operands[1:]
+    assert all(shape.dims for shape in given.shape.elements)

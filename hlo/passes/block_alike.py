@@ -1,0 +1,71 @@
+"""Groups that are alike: the blocks of equal layers are chosen once.
+
+What block is best for a group, and what can be cut by itself, follows from shapes, attributes and
+how members read each other; names and places do not count. Models repeat their layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlo.analysis.block_size import best_block
+from hlo.analysis.blocking import Block, needed
+from hlo.analysis.fingerprint import SILENT, Fingerprints
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.passes.block_call import roots_of
+
+Lead = tuple[int, ...]
+_SILENT = SILENT - {"control-predecessors"}  # what waits for others is in no block
+
+
+class Known:
+    """What was found of groups and instructions so far, by what they are like.
+
+    Valid while a pass runs that gives an instruction other operands of the same shapes only.
+    """
+
+    def __init__(self) -> None:
+        self._fingerprints = Fingerprints(_SILENT)
+        self._numbers: dict[object, int] = {}
+        self._kinds: dict[Instruction, int] = {}
+        self._cut: dict[tuple[int, Lead], bool] = {}
+        self._best: dict[object, Block | None] = {}
+
+    def is_cut(self, instruction: Instruction, block: Block) -> bool:
+        """Whether an instruction can be cut by itself."""
+        key = self._kind(instruction), block.lead
+        if key not in self._cut:
+            found = needed([instruction], block.all, block, {instruction})
+            self._cut[key] = found is not None
+        return self._cut[key]
+
+    def best(self, group: Sequence[Instruction], computation: Computation) -> Block | None:
+        """The best block of a group in program order; None: none pays."""
+        roots = roots_of(group, computation)
+        key = self._likeness(group, roots)
+        if key not in self._best:
+            self._best[key] = best_block(roots, group)
+        return self._best[key]
+
+    def _likeness(self, group: Sequence[Instruction], roots: Sequence[Instruction]) -> object:
+        """Equal for groups of equal members that read each other alike, of which the same are
+        wanted outside, and read once.
+        """
+        places = {member: place for place, member in enumerate(group)}
+        wanted = set(roots)
+        return tuple(
+            (
+                self._kind(member),
+                tuple([places.get(operand, -1) for operand in member.operands]),
+                member in wanted,
+                len(member.users) == 1,
+            )
+            for member in group
+        )
+
+    def _kind(self, instruction: Instruction) -> int:
+        if instruction not in self._kinds:
+            found = self._fingerprints.of(instruction)
+            self._kinds[instruction] = self._numbers.setdefault(found, len(self._numbers))
+        return self._kinds[instruction]
