@@ -1,0 +1,177 @@
+"""Loops that read and write a row in each trip: the reference's bits, each row where it belongs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hlo
+from hlo.analysis.lane_loops import lane_loop, row_loop
+from hlo.ir.module import Module
+from hlo.machine import named
+
+ROWS = 5
+
+
+def program(
+    dims: str,
+    dtype: str = "f32",
+    *,
+    at: str = "r = s32[] add(i, no)",
+    to: str = "w = s32[] add(i, no)",
+    step: str = "y = {t} add(h, x)",
+    row: str = "{t}",
+    limit: int = ROWS,
+    shown: int = 3,
+) -> str:
+    """x = xs[r], y = f(h, x), ys[w] = y, in each trip. row: what lies in a row of xs; shown: the
+    element of the state that is read at the end, 3 for ys and 1 for h.
+    """
+    t = f"{dtype}[{dims}]"
+    row = row.format(t=t)
+    taken = row[row.index("[") + 1 : -1].split(",") if row[-2] != "[" else []
+    sizes = ",".join(["1", *taken])
+    xs = f"{dtype}[{','.join([str(ROWS), *taken])}]"
+    ys, one_row = f"{dtype}[{ROWS},{dims}]", f"{dtype}[1,{dims}]"
+    state = f"(s32[], {t}, {xs}, {ys})"
+    zeros, more = ", zero" * len(taken), ", zero" * len(dims.split(","))
+    text = f"""HloModule m
+body {{
+  s = {state} parameter(0); i = s32[] get-tuple-element(s), index=0
+  h = {t} get-tuple-element(s), index=1; xs = {xs} get-tuple-element(s), index=2
+  ys = {ys} get-tuple-element(s), index=3
+  no = s32[] constant(0); one = s32[] constant(1); zero = s32[] constant(0)
+  {at}; {to}
+  taken = {dtype}[{sizes}] dynamic-slice(xs, r{zeros}), dynamic_slice_sizes={{{sizes}}}
+  x = {row} reshape(taken)
+  {step.format(t=t)}
+  made = {one_row} reshape(y)
+  new = {ys} dynamic-update-slice(ys, made, w{more})
+  next = s32[] add(i, one)
+  ROOT t = {state} tuple(next, y, xs, new)
+}}
+condition {{
+  s = {state} parameter(0); i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant({limit}); ROOT p = pred[] compare(i, n), direction=LT
+}}
+ENTRY e {{
+  h = {t} parameter(0); xs = {xs} parameter(1); i = s32[] constant(0)
+  ys = {ys} parameter(2)
+  s = {state} tuple(i, h, xs, ys)
+  w = {state} while(s), condition=condition, body=body
+  ROOT r = {ys if shown == 3 else t} get-tuple-element(w), index={shown}
+}}
+"""
+    return text.replace("; ", "\n  ")
+
+
+def is_one(module: Module) -> bool:
+    """Whether the loop of such a program is one of rows, or of lanes."""
+    (loop,) = (i for i in module.entry.instructions if i.opcode == "while")
+    return row_loop(loop) is not None or lane_loop(loop) is not None
+
+
+def numbers(module: Module) -> list[np.ndarray]:
+    """Small integers, a NaN and a zero below zero among them where there are any."""
+    rng = np.random.default_rng(1)
+    found = []
+    for parameter in module.entry.parameters:
+        shape = parameter.shape
+        values = rng.integers(0, 9, shape.dims).astype(np.float64)
+        if not shape.dtype.is_integral and not shape.dtype.is_pred:
+            values.reshape(-1)[:2] = [np.nan, -0.0]
+        found.append(values.astype(shape.dtype.numpy))
+    return found
+
+
+def agrees(text: str, *, threads: tuple[int, ...] = (1,), **options: object) -> bool:
+    """Whether compiled code has the reference's bits, for each number of threads."""
+    module = hlo.parse(text)
+    given = numbers(module)
+    expected = np.asarray(hlo.evaluate(module, *given))
+    return all(
+        np.asarray(hlo.compile(module, threads=n, **options)(*given)).tobytes()
+        == expected.tobytes()
+        for n in threads
+    )
+
+
+@pytest.mark.parametrize("dims", ["16", "17", "37", "1000", "3,21", "5,7,9", "2,3000"])
+def test_every_size_has_the_bits_of_the_reference(dims: str) -> None:
+    text = program(dims)
+    assert is_one(hlo.parse(text))
+    assert agrees(text, threads=(1, 2, 3, 7))
+
+
+@pytest.mark.parametrize("dtype", ["f64", "bf16", "s32", "s8", "u16", "s64", "pred", "c64"])
+def test_every_type_has_the_bits_of_the_reference(dtype: str) -> None:
+    step = "y = {t} or(h, x)" if dtype == "pred" else "y = {t} add(h, x)"
+    text = program("100", dtype, step=step)
+    assert is_one(hlo.parse(text))
+    assert agrees(text, threads=(1, 2))
+
+
+@pytest.mark.parametrize("machine", ["x86-64-v2", "x86-64-v3", "host"])
+@pytest.mark.parametrize("dims", ["21", "130"])
+def test_lesser_machines_have_the_same_bits(machine: str, dims: str) -> None:
+    assert agrees(program(dims), machine=None if machine == "host" else named(machine))
+
+
+@pytest.mark.parametrize("shown", [1, 3])
+def test_rows_may_be_taken_and_written_from_the_end(shown: int) -> None:
+    last = f"last = s32[] constant({ROWS - 1}); "
+    text = program(
+        "40", at=last + "r = s32[] subtract(last, i)", to="w = s32[] subtract(last, i)", shown=shown
+    )
+    assert is_one(hlo.parse(text))
+    assert agrees(text)
+
+
+def test_rows_that_are_read_past_the_end_are_the_last_one() -> None:
+    text = program("40", at="two = s32[] constant(2); r = s32[] add(i, two)")
+    assert is_one(hlo.parse(text))
+    assert agrees(text)
+    text = program("40", at="two = s32[] constant(2); r = s32[] subtract(i, two)")
+    assert is_one(hlo.parse(text))
+    assert agrees(text)
+
+
+def test_a_row_may_be_one_number() -> None:
+    text = program(
+        "40", row="f32[]", step="b = {t} broadcast(x), dimensions={{}}; y = {t} add(h, b)"
+    )
+    assert is_one(hlo.parse(text))
+    assert agrees(text)
+
+
+def test_what_is_written_may_be_the_same_for_all_lanes() -> None:
+    step = "c = f32[] convert(i); b = {t} broadcast(c), dimensions={{}}; y = {t} multiply(b, b)"
+    assert agrees(program("40", step=step))
+
+
+def test_rows_that_are_not_all_written_keep_what_was_there() -> None:
+    text = program("40", limit=ROWS - 1)
+    assert not is_one(hlo.parse(text))
+    assert agrees(text)
+
+
+def test_rows_that_are_written_twice_are_none_of_a_row_loop() -> None:
+    text = program("40", to="two = s32[] constant(2); w = s32[] divide(i, two)")
+    assert not is_one(hlo.parse(text))
+    assert agrees(text)
+
+
+def test_an_array_that_is_read_and_written_is_none_of_rows() -> None:
+    """ys[i] of the trip before."""
+    text = program("40").replace("dynamic-slice(xs,", "dynamic-slice(ys,")
+    assert not is_one(hlo.parse(text))
+    assert agrees(text)
+
+
+def test_columns_are_none_of_a_row_loop() -> None:
+    """xs[:, i]: the elements that lanes take lie apart."""
+    text = program("5").replace("dynamic_slice_sizes={1,5}", "dynamic_slice_sizes={5,1}")
+    column = "f32[5,1] dynamic-slice(xs, zero, r)"
+    text = text.replace("f32[1,5] dynamic-slice(xs, r, zero)", column)
+    assert not is_one(hlo.parse(text))
+    assert agrees(text)
