@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping
 from msgspec import Struct
 
 from hlo.analysis.fingerprint import Fingerprints
-from hlo.analysis.fusibility import SCALAR_STRUCTURE
 from hlo.analysis.loop_state import element_index, unchanged_elements
 from hlo.analysis.reducers import reducer_of
 from hlo.analysis.row_loops import is_over, is_row_read, written_rows
@@ -93,7 +92,8 @@ def row_loop_of(fusion: Instruction) -> Instruction | None:
         return None
     around = {root, loop, loop.operands[0], *results}
     starts = [m for m in callee.instructions if m not in around]
-    if any(m.opcode != "broadcast" and m.opcode not in SCALAR_STRUCTURE for m in starts):
+    sources = [m for m in starts if m.opcode != "broadcast"]
+    if any(m.opcode not in ("parameter", "constant") for m in sources):
         return None
     found = row_loop(loop)
     if found is None or any(not r.shape.is_array or not r.shape.dims for r in results):
