@@ -21,7 +21,7 @@ from msgspec import Struct
 from hlo.analysis.fingerprint import Fingerprints
 from hlo.analysis.loop_state import element_index, unchanged_elements
 from hlo.analysis.reducers import reducer_of
-from hlo.analysis.row_loops import is_over, is_row_read, written_rows
+from hlo.analysis.row_loops import RowWrite, are_lanes, is_over, is_row_read, written_rows
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import BF16
 from hlo.ir.graph import post_order
@@ -41,7 +41,7 @@ class LaneLoop(Struct, frozen=True):
     predicate: the elements of which one has to hold besides, if the condition looks at elements.
     changed: which elements of the state a trip changes, written ones aside; tables: those that no
     trip changes and that are looked up or only handed on, whatever their dimensions are; written:
-    those of which each trip writes a row, with the updates that do.
+    those of which each trip writes a row.
     """
 
     dims: Ints
@@ -49,7 +49,7 @@ class LaneLoop(Struct, frozen=True):
     predicate: Instruction | None
     changed: frozenset[int]
     tables: frozenset[int] = frozenset()
-    written: dict[int, Instruction] = {}
+    written: dict[int, RowWrite] = {}
 
 
 def body_and_condition(loop: Instruction) -> tuple[Computation, Computation]:
@@ -116,12 +116,13 @@ def _looked_at(loop: Instruction) -> LaneLoop | None:
     if len(all_dims) != 1 or not all(map(_is_in_lanes, state)):
         return None
     (dims,) = all_dims
-    if not all(is_over(u.operands[1].shape.dims, dims) for u in written.values()):
+    if not all(are_lanes(write, dims) for write in written.values()):
         return None
     terms, asked = _terms(condition)
     if len(asked) > 1 or not all(_is_any(r, dims) for r in asked):
         return None
-    ends = {*asked, *_above(condition, asked), *written.values()}
+    ends = {*asked, *_above(condition, asked), *(w.update for w in written.values())}
+    ends |= {w.stack for w in written.values() if len(w.pieces) > 1}
     members = [m for c in (body, condition) for m in post_order(c) if m not in ends]
     if not all(_is_held(m, dims, tables) or m is body.root for m in members):
         return None

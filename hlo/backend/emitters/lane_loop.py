@@ -14,6 +14,7 @@ from math import prod
 
 from hlo.analysis.lane_loops import LaneLoop, body_and_condition, lane_loop
 from hlo.analysis.loop_state import element_index
+from hlo.analysis.row_loops import RowWrite
 from hlo.backend.emitters import constants
 from hlo.backend.emitters.applied import apply
 from hlo.backend.emitters.elemental import Elemental
@@ -205,7 +206,7 @@ class _LaneLoop:
                     literal = member["literal"]
                     assert isinstance(literal, Literal), "a constant holds a literal"
                     values[member] = constants.scalar(self.nest.w, literal)
-                case "parameter" | "tuple" | "reduce" | "dynamic-update-slice":
+                case "parameter" | "tuple" | "reduce" | "dynamic-update-slice" | "concatenate":
                     pass
                 case "dynamic-slice":
                     if all(o in values for o in member.operands[1:]):
@@ -254,17 +255,22 @@ class _LaneLoop:
         return found
 
     def _write(
-        self,
-        update: Instruction,
-        memory: Memory,
-        values: dict[Instruction, Lanes],
-        number: int,
+        self, write: RowWrite, memory: Memory, values: dict[Instruction, Lanes], number: int
     ) -> None:
-        """Store the lanes' elements of the row that a trip makes."""
-        array, row, *starts = update.operands
-        index = self._in_row(starts, row.shape.dims, array.shape.dims, values, number)
-        lanes = self.elemental.splat(values[row], self.widths[number])
-        access.store(self.nest, memory, affine.linear(index, array.shape.dims), lanes)
+        """Store the lanes' elements of the row that a trip makes, piece by piece."""
+        array, _, *starts = write.update.operands
+        dims, places, lanes = array.shape.dims, [], []
+        for k, piece in enumerate(write.pieces):
+            index = list(self._in_row(starts, piece.shape.dims, dims, values, number))
+            if len(write.pieces) > 1:
+                index[write.dim] = affine.number(k)
+            places.append(affine.linear(tuple(index), dims))
+            lanes.append(self.elemental.splat(values[piece], self.widths[number]))
+        if array.shape.dtype.is_complex:
+            for place, value in zip(places, lanes, strict=True):
+                access.store(self.nest, memory, place, value)
+        else:
+            access.store_all(self.nest, memory, places, lanes)
 
     def _in_row(
         self,

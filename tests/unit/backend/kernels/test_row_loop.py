@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hlo
+from hlo.analysis.fusibility import is_row_loop
 from hlo.analysis.lane_loops import lane_loop, row_loop
 from hlo.ir.module import Module
 from hlo.machine import named
@@ -168,10 +169,80 @@ def test_an_array_that_is_read_and_written_is_none_of_rows() -> None:
     assert agrees(text)
 
 
-def test_columns_are_none_of_a_row_loop() -> None:
-    """xs[:, i]: the elements that lanes take lie apart."""
-    text = program("5").replace("dynamic_slice_sizes={1,5}", "dynamic_slice_sizes={5,1}")
-    column = "f32[5,1] dynamic-slice(xs, zero, r)"
-    text = text.replace("f32[1,5] dynamic-slice(xs, r, zero)", column)
-    assert not is_one(hlo.parse(text))
+@pytest.mark.parametrize("length", [8, 9])
+def test_columns_of_short_rows_alone_are_read_where_they_lie(length: int) -> None:
+    """xs[:, i]: lanes take elements that are a row apart."""
+    text = program("5", row=f"f32[{length}]")
+    row = f"f32[1,{length}] dynamic-slice(xs, r, zero), dynamic_slice_sizes={{1,{length}}}"
+    assert row in text
+    text = text.replace(row, "f32[5,1] dynamic-slice(xs, zero, r), dynamic_slice_sizes={5,1}")
+    text = text.replace(f"x = f32[{length}] reshape", "x = f32[5] reshape")
+    assert is_one(hlo.parse(text)) == (length == 8)
+    assert agrees(text)
+
+
+def system(dims: str, *, unknowns: str, step: str = "n = {t} add(q, x)") -> str:
+    """A system of three equations whose unknowns are an array's rows (`3,n`) or columns (`n,3`):
+    a trip takes it apart, stacks it again, reads noise like it and writes it.
+    """
+    t, row = f"f32[{unknowns}]", f"f32[{dims}]"
+    d = unknowns.split(",").index("3")
+    one = ",".join("1" if k == d else n for k, n in enumerate(unknowns.split(",")))
+    lines = [f"s = (s32[], {t}, f32[{ROWS},{unknowns}], f32[{ROWS},{unknowns}]) parameter(0)"]
+    lines += ["i = s32[] get-tuple-element(s), index=0", f"h = {t} get-tuple-element(s), index=1"]
+    lines += [f"xs = f32[{ROWS},{unknowns}] get-tuple-element(s), index=2"]
+    lines += [f"ys = f32[{ROWS},{unknowns}] get-tuple-element(s), index=3"]
+    lines += ["zero = s32[] constant(0)", "one = s32[] constant(1)", "next = s32[] add(i, one)"]
+    for k in range(3):
+        cut = ["[0:" + n + "]" for n in unknowns.split(",")]
+        cut[d] = f"[{k}:{k + 1}]"
+        lines += [f"c{k} = f32[{one}] slice(h), slice={{{', '.join(cut)}}}"]
+        lines += [f"part{k} = {row} reshape(c{k})"]
+    lines += [f"v0 = {row} multiply(part1, part2)", f"v1 = {row} subtract(part0, part2)"]
+    lines += [f"v2 = {row} add(part0, part1)"]
+    lines += [f"r{k} = f32[{one}] reshape(v{k})" for k in range(3)]
+    lines += [f"q = {t} concatenate(r0, r1, r2), dimensions={{{d}}}"]
+    lines += [
+        f"taken = f32[1,{unknowns}] dynamic-slice(xs, i, zero, zero), "
+        f"dynamic_slice_sizes={{1,{unknowns}}}"
+    ]
+    lines += [f"x = {t} reshape(taken)", step.format(t=t), f"made = f32[1,{unknowns}] reshape(n)"]
+    lines += [f"new = f32[{ROWS},{unknowns}] dynamic-update-slice(ys, made, i, zero, zero)"]
+    state = f"(s32[], {t}, f32[{ROWS},{unknowns}], f32[{ROWS},{unknowns}])"
+    body = "\n  ".join([*lines, f"ROOT t = {state} tuple(next, n, xs, new)"])
+    return f"""HloModule m
+body {{
+  {body}
+}}
+condition {{
+  s = {state} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant({ROWS})
+  ROOT p = pred[] compare(i, n), direction=LT
+}}
+ENTRY e {{
+  h = {t} parameter(0)
+  xs = f32[{ROWS},{unknowns}] parameter(1)
+  ys = f32[{ROWS},{unknowns}] parameter(2)
+  i = s32[] constant(0)
+  s = {state} tuple(i, h, xs, ys)
+  w = {state} while(s), condition=condition, body=body
+  ROOT r = f32[{ROWS},{unknowns}] get-tuple-element(w), index=3
+}}
+"""
+
+
+@pytest.mark.parametrize("size", ["16", "37", "300"])
+@pytest.mark.parametrize("form", ["3,{n}", "{n},3"])
+def test_rows_of_systems_are_read_and_written_where_they_lie(size: str, form: str) -> None:
+    text = system(size, unknowns=form.format(n=size))
+    (fusion,) = (i for i in hlo.optimize(hlo.parse(text)).entry.instructions if is_row_loop(i))
+    assert fusion.shape.dims[0] == ROWS
+    assert agrees(text, threads=(1, 2, 3))
+
+
+def test_a_system_of_which_rows_are_turned_is_no_row_loop() -> None:
+    step = "m = {t} reverse(x), dimensions={{0}}; n = {t} add(q, m)"
+    text = system("37", unknowns="37,3", step=step.replace("; ", "\n  "))
+    assert not any(is_row_loop(i) for i in hlo.optimize(hlo.parse(text)).entry.instructions)
     assert agrees(text)
