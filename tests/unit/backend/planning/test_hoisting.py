@@ -121,6 +121,16 @@ def test_words_of_weights_are_made_and_looked_at_before_the_loop() -> None:
     assert not {k.text for k in before} & {k.text for k in inside}
 
 
+@pytest.mark.parametrize(("rows", "count"), [(16, 1), (3, 1), (2, 0)])
+def test_few_rows_meet_columns_that_are_converted_before_the_loop(rows: int, count: int) -> None:
+    """Two rows read what is half as long where it lies."""
+    text = (LOOP + ONCE).replace("[32,128]", f"[{rows},128]")
+    program = compiled(text, dtype="f16").program
+    assert products(program.steps) == count
+    assert products(only_loop(program.steps).body) == 1
+    assert products(compiled(text, dtype="f16", is_kept=False).program.steps) == 0
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f64", "s8"])
 @pytest.mark.parametrize("loop", [LOOP, BRANCHED], ids=["plain", "branched"])
 @pytest.mark.parametrize("text", [ONCE, TWICE], ids=["once", "twice"])
@@ -143,3 +153,20 @@ def test_steps_compute_what_the_reference_does(
         np.testing.assert_allclose(
             found.astype(np.float64), wanted.astype(np.float64), rtol=close, atol=close
         )
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7, 16])
+@pytest.mark.parametrize("loop", [LOOP, BRANCHED], ids=["plain", "branched"])
+def test_few_rows_of_narrow_weights_have_the_same_bits_for_all_threads(
+    loop: str, rows: int
+) -> None:
+    text = (loop + ONCE).replace("[32,128]", f"[{rows},128]").format(t="f16", after="negate", v="w")
+    module = parse(text)
+    values = [np.asarray(v) * np.float16(0.1) for v in made_up_inputs(module)]
+    wanted = np.asarray(evaluate(module, *values)).astype(np.float64)
+    found = [
+        np.asarray(Compilation(module, threads=n).executable(*values)).astype(np.float64)
+        for n in (1, 2, 3, 7)
+    ]
+    np.testing.assert_allclose(found[0], wanted, rtol=5e-3, atol=5e-3)
+    assert all(np.array_equal(found[0], other) for other in found)
