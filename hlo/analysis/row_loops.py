@@ -49,6 +49,8 @@ def is_row_read(member: Instruction, dims: Ints) -> bool:
     if member.opcode != "dynamic-slice":
         return False
     own, whole = member.shape.dims, member.operands[0].shape.dims
+    if member.operands[0].shape.is_dynamic:
+        return False
     return _is_near(own, whole) and (member.shape.size == 1 or is_over(own, dims))
 
 
@@ -59,8 +61,9 @@ def written_rows(loop: Instruction) -> dict[int, RowWrite]:
         return {}
     found = {}
     for number, shape in enumerate(loop.shape.elements):
-        update = row_update(loop, number, known) if shape.is_array and shape.dims else None
-        if update is not None:
+        is_plain = shape.is_array and bool(shape.dims) and not shape.is_dynamic
+        update = row_update(loop, number, known) if is_plain else None
+        if update is not None and "control-predecessors" not in update.attributes:
             found[number] = _write(update)
     return found
 
@@ -76,7 +79,8 @@ def are_lanes(write: RowWrite, dims: Ints) -> bool:
 
 def _write(update: Instruction) -> RowWrite:
     row = update.operands[1]
-    if row.opcode != "concatenate" or set(row.users) != {update}:
+    is_own = set(row.users) == {update} and "control-predecessors" not in row.attributes
+    if row.opcode != "concatenate" or not is_own:
         return RowWrite(update, (row,))
     dims = row["dimensions"]
     assert isinstance(dims, tuple), "dimensions are a list of integers"

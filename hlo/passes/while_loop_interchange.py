@@ -63,11 +63,11 @@ def _wrap(module: Module, computation: Computation, loop: Instruction, found: La
     made = Computation("fused_computation", execution_thread=computation.execution_thread)
     twins: dict[Instruction, Instruction] = {}
     (start,) = loop.operands
-    begins = [
-        _zeros(made, o.shape) if k in found.written else _taken(made, o, twins)
-        for k, o in enumerate(start.operands)
-    ]
-    state = made.new("tuple", start.shape, begins)
+    begins = {
+        k: _taken(made, o, twins) for k, o in enumerate(start.operands) if k not in found.written
+    }
+    begins |= {k: _zeros(made, start.operands[k].shape) for k in sorted(found.written)}
+    state = made.new("tuple", start.shape, [begins[k] for k in range(len(begins))])
     operands = [o for o, twin in twins.items() if twin.opcode == "parameter"]
     inner = made.add(clone_instruction(loop, (state,)))
     read = sorted({element_index(user) for user in loop.users})
@@ -89,10 +89,26 @@ def _wrap(module: Module, computation: Computation, loop: Instruction, found: La
 
 
 def _zeros(made: Computation, shape: Shape) -> Instruction:
-    """An array of zeros."""
-    scalar = Shape.array(shape.dtype, ())
-    zero = made.new("constant", scalar, (), {"literal": Literal.of(0, scalar)}, name="constant")
-    return made.new("broadcast", shape, (zero,), {"dimensions": ()})
+    """An array of zeros, of the zero that is there, if there is one."""
+    zero = Literal.of(0, Shape.array(shape.dtype, ()))
+    for known in made.instructions:
+        is_alike = known.opcode == "broadcast" and known.shape == shape
+        if is_alike and _is_number(known.operands[0], zero):
+            return known
+    scalar = next((i for i in made.instructions if _is_number(i, zero)), None)
+    if scalar is None:
+        scalar = made.new("constant", zero.shape, (), {"literal": zero}, name="constant")
+    return made.new("broadcast", shape, (scalar,), {"dimensions": ()})
+
+
+def _is_number(value: Instruction, number: Literal) -> bool:
+    """Whether a value is a constant of these bits."""
+    literal = value.get("literal")
+    return (
+        isinstance(literal, Literal)
+        and literal.shape == number.shape
+        and (not literal.is_elided and literal.same_bits(number))
+    )
 
 
 def _taken(
