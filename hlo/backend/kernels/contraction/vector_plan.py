@@ -24,7 +24,8 @@ from hlo.backend.kernels.contraction.words import has_words
 from hlo.machine import COMMON
 
 MOST_ROWS = 16
-TILED_ROWS = int(__import__("os").environ.get("TR", "3"))
+# From so many rows on columns of another type are best converted once, where they can.
+TILED_ROWS = 2
 WORDS_ROWS = 8  # More are served better by words of dot products.
 # More meet the columns in groups: of seven or eight the registers hold the sums of two columns, so
 # that all rows are read again for each two. Zen 4, 7 and 8 rows: 0.75 of the time.
@@ -61,7 +62,7 @@ def streams_columns(c: Contraction, ring: Ring) -> bool:
 
 def is_converted_alone(c: Contraction, ring: Ring) -> bool:
     """Whether columns are streamed for their type alone: panels of them, if they are made once, are
-    better, as every group of rows converts what it meets again. One or two rows read less so.
+    better, as every group of rows converts what it meets again. One row reads less so.
     """
     is_near = _elements(c) * ring.scalar_bytes < STREAMED_BYTES
     is_many = c.m >= TILED_ROWS

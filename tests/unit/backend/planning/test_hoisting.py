@@ -121,9 +121,9 @@ def test_words_of_weights_are_made_and_looked_at_before_the_loop() -> None:
     assert not {k.text for k in before} & {k.text for k in inside}
 
 
-@pytest.mark.parametrize(("rows", "count"), [(16, 1), (3, 1), (2, 0)])
+@pytest.mark.parametrize(("rows", "count"), [(16, 1), (2, 1), (1, 0)])
 def test_few_rows_meet_columns_that_are_converted_before_the_loop(rows: int, count: int) -> None:
-    """Two rows read what is half as long where it lies."""
+    """One row reads what is half as long where it lies."""
     text = (LOOP + ONCE).replace("[32,128]", f"[{rows},128]")
     program = compiled(text, dtype="f16").program
     assert products(program.steps) == count
