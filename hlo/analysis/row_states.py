@@ -86,6 +86,7 @@ def _joined(loop: Instruction, element: int, dim: int) -> RowStates | None:
     if any(u.opcode != "get-tuple-element" for u in body.parameters[0].users):
         return None
     joining = _Joining(body, {w.stack for w in written_rows(loop).values()})
+    joining.read_rows(loop.shape.elements[element], dim)
     if not joining.element(element, dim) or not joining.everything():
         return None
     asked = {element_index(u) for p in condition.parameters for u in p.users if u.users}
@@ -115,6 +116,14 @@ class _Joining:
             readers = [u for u in self.body.parameters[0].users if element_index(u) == k]
             self.waiting += [(value, dim) for value in (*readers, self.body.root.operands[k])]
         return self.elements[k] == dim
+
+    def read_rows(self, state: Shape, dim: int) -> None:
+        """Join what is read of other arrays as rows like an element of the state's."""
+        one = row_dims(state, dim)
+        for value in self.body.instructions:
+            is_alike = value.shape.is_array and value.shape.rank == state.rank
+            if is_alike and is_read_row(value) and row_dims(value.shape, dim) == one:
+                self.waiting.append((value, dim))
 
     def everything(self) -> bool:
         """Join what waits, and whoever that brings along."""

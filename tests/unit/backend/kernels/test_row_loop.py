@@ -193,20 +193,22 @@ def system(dims: str, *, unknowns: str, step: str = "n = {t} add(q, x)") -> str:
     lines += [f"xs = f32[{ROWS},{unknowns}] get-tuple-element(s), index=2"]
     lines += [f"ys = f32[{ROWS},{unknowns}] get-tuple-element(s), index=3"]
     lines += ["zero = s32[] constant(0)", "one = s32[] constant(1)", "next = s32[] add(i, one)"]
+    lines += [
+        f"taken = f32[1,{unknowns}] dynamic-slice(xs, i, zero, zero), "
+        f"dynamic_slice_sizes={{1,{unknowns}}}"
+    ]
+    lines += [f"x = {t} reshape(taken)"]
     for k in range(3):
         cut = ["[0:" + n + "]" for n in unknowns.split(",")]
         cut[d] = f"[{k}:{k + 1}]"
         lines += [f"c{k} = f32[{one}] slice(h), slice={{{', '.join(cut)}}}"]
         lines += [f"part{k} = {row} reshape(c{k})"]
-    lines += [f"v0 = {row} multiply(part1, part2)", f"v1 = {row} subtract(part0, part2)"]
+    lines += [f"e = f32[{one}] slice(x), slice={{{', '.join(cut)}}}", f"noise = {row} reshape(e)"]
+    lines += [f"v0 = {row} multiply(part1, noise)", f"v1 = {row} subtract(part0, part2)"]
     lines += [f"v2 = {row} add(part0, part1)"]
     lines += [f"r{k} = f32[{one}] reshape(v{k})" for k in range(3)]
     lines += [f"q = {t} concatenate(r0, r1, r2), dimensions={{{d}}}"]
-    lines += [
-        f"taken = f32[1,{unknowns}] dynamic-slice(xs, i, zero, zero), "
-        f"dynamic_slice_sizes={{1,{unknowns}}}"
-    ]
-    lines += [f"x = {t} reshape(taken)", step.format(t=t), f"made = f32[1,{unknowns}] reshape(n)"]
+    lines += [step.format(t=t), f"made = f32[1,{unknowns}] reshape(n)"]
     lines += [f"new = f32[{ROWS},{unknowns}] dynamic-update-slice(ys, made, i, zero, zero)"]
     state = f"(s32[], {t}, f32[{ROWS},{unknowns}], f32[{ROWS},{unknowns}])"
     body = "\n  ".join([*lines, f"ROOT t = {state} tuple(next, n, xs, new)"])
@@ -234,8 +236,12 @@ ENTRY e {{
 
 @pytest.mark.parametrize("size", ["16", "37", "300"])
 @pytest.mark.parametrize("form", ["3,{n}", "{n},3"])
-def test_rows_of_systems_are_read_and_written_where_they_lie(size: str, form: str) -> None:
-    text = system(size, unknowns=form.format(n=size))
+@pytest.mark.parametrize("added", ["x", "q"])
+def test_rows_of_systems_are_read_and_written_where_they_lie(
+    size: str, form: str, added: str
+) -> None:
+    """What is read is added whole, or one row of it alone is read."""
+    text = system(size, unknowns=form.format(n=size), step=f"n = {{t}} add(q, {added})")
     (fusion,) = (i for i in hlo.optimize(hlo.parse(text)).entry.instructions if is_row_loop(i))
     assert fusion.shape.dims[0] == ROWS
     assert agrees(text, threads=(1, 2, 3))
