@@ -84,6 +84,20 @@ def _is_held(member: Instruction) -> bool:
     return is_fusible(member) or member.opcode in _CALLS_INSIDE
 
 
+def is_row_loop(fusion: Instruction) -> bool:
+    """Whether a fusion is a while that writes rows of arrays in its trips, with its start."""
+    if fusion.opcode != "fusion":
+        return False
+    (callee,) = fusion.called_computations()
+    if not any(m.opcode == "while" for m in callee.root.operands) and not any(
+        o.opcode == "while" for m in callee.root.operands for o in m.operands
+    ):
+        return False
+    from hlo.analysis.lane_loops import row_loop_of  # for few programs
+
+    return row_loop_of(fusion) is not None
+
+
 def contraction_of(fusion: Instruction) -> Instruction | None:
     """The dot or convolution that an output fusion applies its expression to."""
     if fusion.opcode != "fusion" or fusion.attributes.get("kind") != "kOutput":

@@ -3,11 +3,13 @@
     while any(p(x)): x = select(p(x), f(x), x)     ==     for every element: while p(x): x = f(x)
 
 Body and condition act element by element, but for one `or` over all elements in the condition, and
-for look-ups of an element's place in tables that no trip changes (a binary search's steps). Such
-a loop may run a few elements at a time, from its start to its end: where the condition looks at
-scalars alone, all elements take the same trips; where it asks whether any element goes on, an
-element that does not has to stay what it is while the others go on. That is proved from the body,
-under the assumption that the element's predicate is false.
+for look-ups of an element's place in tables that no trip changes (a binary search's steps), and for
+rows that a trip reads and writes (analysis/row_loops.py). Such a loop may run a few elements at a
+time, from its start to its end: where the condition looks at scalars alone, all elements take the
+same trips; where it asks whether any element goes on, an element that does not has to stay what it
+is while the others go on. That is proved from the body, under the assumption that the element's
+predicate is false. What a trip reads of tables changes nothing of that, and rows are written only
+where all elements take a known number of trips.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from msgspec import Struct
 from hlo.analysis.fingerprint import Fingerprints
 from hlo.analysis.loop_state import element_index, unchanged_elements
 from hlo.analysis.reducers import reducer_of
+from hlo.analysis.row_loops import RowWrite, are_lanes, is_over, is_row_read, written_rows
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import BF16
 from hlo.ir.graph import post_order
@@ -36,8 +39,9 @@ _ZERO, _ONE = -1, -2
 class LaneLoop(Struct, frozen=True):
     """dims: of all arrays of the state. terms: scalars of the condition that all have to hold;
     predicate: the elements of which one has to hold besides, if the condition looks at elements.
-    changed: which elements of the state a trip changes; tables: those that no trip changes and that
-    are looked up or only handed on, whatever their dimensions are.
+    changed: which elements of the state a trip changes, written ones aside; tables: those that no
+    trip changes and that are looked up or only handed on, whatever their dimensions are; written:
+    those of which each trip writes a row.
     """
 
     dims: Ints
@@ -45,6 +49,7 @@ class LaneLoop(Struct, frozen=True):
     predicate: Instruction | None
     changed: frozenset[int]
     tables: frozenset[int] = frozenset()
+    written: dict[int, RowWrite] = {}
 
 
 def body_and_condition(loop: Instruction) -> tuple[Computation, Computation]:
@@ -60,28 +65,71 @@ def lane_loop(loop: Instruction) -> LaneLoop | None:
 
     O(instructions of body and condition).
     """
+    found = _looked_at(loop)
+    return None if found is None or found.written else found
+
+
+def row_loop(loop: Instruction) -> LaneLoop | None:
+    """The same of a while that writes rows besides: no fusion but its own holds it."""
+    found = _looked_at(loop)
+    return found if found is not None and found.written else None
+
+
+def row_loop_of(fusion: Instruction) -> Instruction | None:
+    """The while that writes rows which a fusion is: its results are elements of the loop's state
+    that trips change, its start are the fusion's operands and constants.
+    """
+    if fusion.opcode != "fusion":
+        return None
+    (callee,) = fusion.called_computations()
+    root = callee.root
+    results = root.operands if root.opcode == "tuple" else (root,)
+    loops = {r.operands[0] for r in results if r.opcode == "get-tuple-element"}
+    if len(loops) != 1 or any(r.opcode != "get-tuple-element" for r in results):
+        return None
+    (loop,) = loops
+    if loop.opcode != "while" or loop.operands[0].opcode != "tuple":
+        return None
+    around = {root, loop, loop.operands[0], *results}
+    starts = [m for m in callee.instructions if m not in around]
+    sources = [m for m in starts if m.opcode != "broadcast"]
+    if any(m.opcode not in ("parameter", "constant") for m in sources):
+        return None
+    found = row_loop(loop)
+    if found is None or any(not r.shape.is_array or not r.shape.dims for r in results):
+        return None
+    return (
+        loop if found.changed | found.written.keys() >= set(map(element_index, results)) else None
+    )
+
+
+def _looked_at(loop: Instruction) -> LaneLoop | None:
     if not loop.shape.is_tuple or any(not s.is_array for s in loop.shape.elements):
         return None
     body, condition = body_and_condition(loop)
     if body.root.opcode != "tuple" or len(body) + len(condition) > MOST_MEMBERS:
         return None
-    tables = _tables(body, condition)
-    state = [s for k, s in enumerate(loop.shape.elements) if k not in tables]
+    tables, written = _tables(body, condition), written_rows(loop)
+    others = tables | written.keys()
+    state = [s for k, s in enumerate(loop.shape.elements) if k not in others]
     all_dims = {s.dims for s in state if s.dims}
     if len(all_dims) != 1 or not all(map(_is_in_lanes, state)):
         return None
     (dims,) = all_dims
+    if not all(are_lanes(write, dims) for write in written.values()):
+        return None
     terms, asked = _terms(condition)
     if len(asked) > 1 or not all(_is_any(r, dims) for r in asked):
         return None
-    ends = {*asked, *_above(condition, asked)}
-    members = [*post_order(body), *(m for m in post_order(condition) if m not in ends)]
+    ends = {*asked, *_above(condition, asked), *(w.update for w in written.values())}
+    ends |= {w.stack for w in written.values() if len(w.pieces) > 1}
+    members = [m for c in (body, condition) for m in post_order(c) if m not in ends]
     if not all(_is_held(m, dims, tables) or m is body.root for m in members):
         return None
     kept = {element_index(e) for e in unchanged_elements(body)}
-    changed = frozenset(range(len(loop.shape.elements))) - kept - _handed_on(body)
+    changed = frozenset(range(len(loop.shape.elements))) - kept - _handed_on(body) - written.keys()
     predicate = asked[0].operands[0] if asked else None
-    found = LaneLoop(dims, terms, predicate, changed, tables)
+    found = LaneLoop(dims, terms, predicate, changed, tables, written)
     return found if predicate is None or _stays(found, loop, predicate) else None
 
 
@@ -102,7 +150,8 @@ def _tables(body: Computation, condition: Computation) -> frozenset[int]:
     kept = {element_index(e) for e in unchanged_elements(body)} | _handed_on(body)
     for read in (*body.instructions, *condition.instructions):
         if read.opcode == "get-tuple-element" and not all(
-            (user is body.root) or (user.opcode == "gather" and user.operands[1] is not read)
+            user is body.root
+            or (user.opcode in ("gather", "dynamic-slice") and read not in user.operands[1:])
             for user in read.users
         ):
             kept.discard(element_index(read))
@@ -120,9 +169,14 @@ def is_lookup(member: Instruction, dims: Ints) -> bool:
 
 
 def _is_over(value: Instruction, dims: Ints) -> bool:
-    """Whether an array has these dimensions, those of one element aside."""
+    """Whether a value is an array of these dimensions, those of one element aside."""
+    return value.shape.is_array and is_over(value.shape.dims, dims)
+
+
+def _is_number(value: Instruction, dims: Ints) -> bool:
+    """Whether a value is one number for all lanes."""
     shape = value.shape
-    return shape.is_array and [n for n in shape.dims if n > 1] == [n for n in dims if n > 1]
+    return shape.is_array and shape.size == 1 and (not shape.dims or not is_over(shape.dims, dims))
 
 
 def _terms(condition: Computation) -> tuple[tuple[Instruction, ...], list[Instruction]]:
@@ -168,16 +222,16 @@ def _is_held(member: Instruction, dims: Ints, tables: frozenset[int]) -> bool:
             return member.operands[0].opcode == "parameter"
         case "constant":
             return _scalar(member) is not None
-    if is_lookup(member, dims):
+    if is_lookup(member, dims) or is_row_read(member, dims):
         table = member.operands[0]
         return table.opcode == "get-tuple-element" and element_index(table) in tables
     values = [member, *member.operands]
-    if not all(v.shape.is_array and (not v.shape.dims or _is_over(v, dims)) for v in values):
+    if not all(_is_number(v, dims) or _is_over(v, dims) for v in values):
         return False
-    keeps = all(bool(o.shape.dims) == bool(member.shape.dims) for o in member.operands)
+    keeps = all(_is_number(o, dims) == _is_number(member, dims) for o in member.operands)
     match member.opcode:
         case "broadcast":
-            return not member.operands[0].shape.dims or keeps
+            return _is_number(member.operands[0], dims) or keeps
         case "copy" | "reshape" | "bitcast-convert":
             return keeps
     return has_trait(member, Trait.ELEMENTWISE)

@@ -5,7 +5,8 @@
 The members are the values of the body that have such rows, with the dimension that counts them. A
 value joins with whoever it is made of and made into, so that in the end each of them is read row by
 row alone. Pieces of a stack, slices of one row and sums over the rows are the ends, beyond which
-there are no rows.
+there are no rows; so is what a trip reads of an array, or writes to one, as a row of its own
+(row_loops.py): the rows of the state are parts of it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from math import prod
 from msgspec import Struct
 
 from hlo.analysis.fusibility import is_elementwise
-from hlo.analysis.lane_loops import MOST_MEMBERS, body_and_condition, lane_loop
+from hlo.analysis.lane_loops import MOST_MEMBERS, body_and_condition, lane_loop, row_loop
 from hlo.analysis.loop_state import element_index
 from hlo.analysis.reducers import reducer_of
+from hlo.analysis.row_loops import written_rows
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
@@ -31,12 +33,13 @@ LEAST_ELEMENTS = 16  # A shorter row is no vector.
 class RowStates(Struct, frozen=True):
     """elements: those of the state whose rows go apart, members: values of the body that have
     rows; each with the dimension that counts them. ends: slices of one row of a member, and
-    reductions over its rows.
+    reductions over its rows. stored: reshapes of members that are written to other arrays.
     """
 
     elements: dict[int, int]
     members: dict[Instruction, int]
     ends: tuple[Instruction, ...]
+    stored: tuple[Instruction, ...] = ()
 
 
 def row_states(loop: Instruction) -> list[RowStates]:
@@ -44,7 +47,7 @@ def row_states(loop: Instruction) -> list[RowStates]:
 
     Empty where they do as it is. O(rank * instructions of the body).
     """
-    if lane_loop(loop) is not None:
+    if lane_loop(loop) is not None or row_loop(loop) is not None:
         return []
     found: list[RowStates] = []
     taken: set[int] = set()
@@ -82,20 +85,25 @@ def _joined(loop: Instruction, element: int, dim: int) -> RowStates | None:
     body, condition = body_and_condition(loop)
     if any(u.opcode != "get-tuple-element" for u in body.parameters[0].users):
         return None
-    joining = _Joining(body)
+    joining = _Joining(body, {w.stack for w in written_rows(loop).values()})
+    joining.read_rows(loop.shape.elements[element], dim)
     if not joining.element(element, dim) or not joining.everything():
         return None
     asked = {element_index(u) for p in condition.parameters for u in p.users if u.users}
     if not asked.isdisjoint(joining.elements):
         return None
-    return RowStates(joining.elements, joining.members, tuple(joining.ends))
+    return RowStates(joining.elements, joining.members, tuple(joining.ends), tuple(joining.stored))
 
 
 class _Joining:
-    """The search for all that shares rows. Its questions are false where something prevents it."""
+    """The search for all that shares rows. Its questions are false where something prevents it.
 
-    def __init__(self, body: Computation) -> None:
-        self.body = body
+    written: what is written to other arrays as a row of theirs.
+    """
+
+    def __init__(self, body: Computation, written: set[Instruction]) -> None:
+        self.body, self.written = body, written
+        self.stored: dict[Instruction, None] = {}
         self.elements: dict[int, int] = {}
         self.members: dict[Instruction, int] = {}
         self.ends: dict[Instruction, None] = {}
@@ -108,6 +116,14 @@ class _Joining:
             readers = [u for u in self.body.parameters[0].users if element_index(u) == k]
             self.waiting += [(value, dim) for value in (*readers, self.body.root.operands[k])]
         return self.elements[k] == dim
+
+    def read_rows(self, state: Shape, dim: int) -> None:
+        """Join what is read of other arrays as rows like an element of the state's."""
+        one = row_dims(state, dim)
+        for value in self.body.instructions:
+            is_alike = value.shape.is_array and value.shape.rank == state.rank
+            if is_alike and is_read_row(value) and row_dims(value.shape, dim) == one:
+                self.waiting.append((value, dim))
 
     def everything(self) -> bool:
         """Join what waits, and whoever that brings along."""
@@ -127,6 +143,8 @@ class _Joining:
             return self.element(element_index(value), dim)
         if not _is_of_rows(value, dim):
             return False
+        if is_read_row(value):
+            return True
         of_operand = _of_operand(value, dim)
         self.waiting += [(o, of_operand) for o in value.operands if _has_rows(value, o, dim)]
         return True
@@ -137,6 +155,8 @@ class _Joining:
                 handed_on = [k for k, o in enumerate(user.operands) if o is value]
                 if not all(self.element(k, dim) for k in handed_on):
                     return False
+            elif user in self.written and is_row_of_one(user):
+                self.stored[user] = None
             elif is_row(user, dim) or _is_sum_of_rows(user, dim):
                 self.ends[user] = None
             else:
@@ -165,7 +185,27 @@ def _is_of_rows(value: Instruction, dim: int) -> bool:
             order = _order(value)
             rest = [d for d in order if d != order[dim]]
             return rest == sorted(rest)
+        case "reshape":
+            return is_read_row(value)
     return is_elementwise(value)
+
+
+def is_row_of_one(reshape: Instruction) -> bool:
+    """Whether an array becomes the only row of another."""
+    if reshape.opcode != "reshape" or "control-predecessors" in reshape.attributes:
+        return False
+    return reshape.shape.dims == (1, *reshape.operands[0].shape.dims)
+
+
+def is_read_row(value: Instruction) -> bool:
+    """Whether a value is a row that is read of an array, whole but for the row's number."""
+    if value.opcode != "reshape" or value.operands[0].opcode != "dynamic-slice":
+        return False
+    (taken,) = value.operands
+    if set(taken.users) != {value} or "control-predecessors" in taken.attributes:
+        return False
+    dims = (1, *value.shape.dims)
+    return taken.shape.dims == dims and taken.operands[0].shape.dims[1:] == dims[1:]
 
 
 def _order(transpose: Instruction) -> Ints:
@@ -222,11 +262,17 @@ def _is_rest_in_lanes(loop: Instruction, found: list[RowStates], dims: Ints) -> 
     short enough once each row is written out."""
     body, _ = body_and_condition(loop)
     members = {m: m.shape.dims[d] for states in found for m, d in states.members.items()}
-    ends = {e for states in found for e in states.ends}
+    ends = {e for states in found for e in (*states.ends, *states.stored)}
+    ends |= {m.operands[0] for m in members if m.opcode == "reshape"}
+    updates = [w.update for w in written_rows(loop).values()]
+    ends |= {i for update in updates for i in (update, update.operands[0])}
     rest = [
         i
         for i in body.instructions
-        if i not in members and i not in ends and not _is_one_number_a_row(i, members)
+        if i not in members
+        and i not in ends
+        and not _is_one_number_a_row(i, members)
+        and not _is_read_by_rows(i)
     ]
     wide = [n for n in dims if n > 1]
     is_laned = all(
@@ -234,6 +280,14 @@ def _is_rest_in_lanes(loop: Instruction, found: list[RowStates], dims: Ints) -> 
         for i in rest
     )
     return is_laned and sum(members.values()) + len(rest) <= MOST_MEMBERS
+
+
+def _is_read_by_rows(i: Instruction) -> bool:
+    """Whether it is an array of the state of which nothing but slices at run time are read."""
+    return i.opcode == "get-tuple-element" and all(
+        u.opcode == "tuple" or (u.opcode == "dynamic-slice" and i not in u.operands[1:])
+        for u in i.users
+    )
 
 
 def is_known(constant: Instruction) -> bool:

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from hlo.analysis.block_size import is_blocked
 from hlo.analysis.decisions import Decisions, config_of
-from hlo.analysis.fusibility import contraction_of, is_fusible_computation, is_scalar_constant
+from hlo.analysis.fusibility import (
+    contraction_of,
+    is_fusible_computation,
+    is_row_loop,
+    is_scalar_constant,
+)
 from hlo.analysis.legality import CONTROL
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees, calls, clone_instruction, control_predecessors, post_order
@@ -119,7 +124,7 @@ def _write_out(module: Module) -> bool:
 
 def has_kernels(fusion: Instruction) -> bool:
     """Whether other kernels than loop kernels run the fusion."""
-    return contraction_of(fusion) is not None or is_blocked(fusion)
+    return contraction_of(fusion) is not None or is_blocked(fusion) or is_row_loop(fusion)
 
 
 def _called(computation: Computation, fused: Instruction, callee: Computation) -> Instruction:

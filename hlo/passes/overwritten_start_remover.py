@@ -18,14 +18,17 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.custom_targets import UNINITIALISED
 from hlo.ops.making import make
+from hlo.passes.liveness import fused_computations
 from hlo.passes.patterns.matching import is_plain
 
 
 def overwritten_start_remover(module: Module) -> bool:
     """Leave memory that a loop writes row by row unfilled before it. O(edges)."""
-    changed = False
+    changed, fused = False, fused_computations(module)
     for computation in tuple(module.computations):
         for loop in [i for i in computation.instructions if i.opcode == "while"]:
+            if computation in fused:  # its loops have no memory of their own
+                continue
             known = counter(loop)
             if known is not None and known.iterations > 0:
                 changed |= _without_starts(computation, loop, known)

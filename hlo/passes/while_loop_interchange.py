@@ -12,11 +12,12 @@ from __future__ import annotations
 from math import prod
 
 from hlo.analysis.fusibility import is_scalar_constant
-from hlo.analysis.lane_loops import lane_loop
+from hlo.analysis.lane_loops import LaneLoop, lane_loop, row_loop
 from hlo.analysis.loop_state import element_index, is_extensible
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callers, clone_instruction
 from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
@@ -34,30 +35,39 @@ def while_loop_interchange(module: Module) -> bool:
         for loop in tuple(computation.instructions):
             if loop.opcode != "while" or loop in kept or computation in fused:
                 continue
-            if is_extensible(loop, calls) and _is_kernel(loop):
-                _wrap(module, computation, loop)
+            found = _lanes_of(loop) if is_extensible(loop, calls) else None
+            if found is not None:
+                _wrap(module, computation, loop, found)
                 changed = True
     return changed
 
 
-def _is_kernel(loop: Instruction) -> bool:
-    """Whether elements go through the loop alone, and nobody asks for a scalar of its end."""
-    found = lane_loop(loop)
+def _lanes_of(loop: Instruction) -> LaneLoop | None:
+    """What is known of the loop if elements go through it alone, and nobody asks for a scalar of
+    its end."""
+    found = lane_loop(loop) or row_loop(loop)
     if found is None or loop.is_root or loop.operands[0].opcode != "tuple" or not loop.users:
-        return False
+        return None
+    read = found.changed | found.written.keys()
     is_read = all(
-        user.opcode == "get-tuple-element" and element_index(user) in found.changed
-        for user in loop.users
+        user.opcode == "get-tuple-element" and element_index(user) in read for user in loop.users
     )
-    return is_read and prod(found.dims) >= LEAST_ELEMENTS and all(u.shape.dims for u in loop.users)
+    is_long = prod(found.dims) >= LEAST_ELEMENTS
+    return found if is_read and is_long and all(u.shape.dims for u in loop.users) else None
 
 
-def _wrap(module: Module, computation: Computation, loop: Instruction) -> None:
-    """A fusion of the loop, with the constants that it begins with, in the loop's place."""
+def _wrap(module: Module, computation: Computation, loop: Instruction, found: LaneLoop) -> None:
+    """A fusion of the loop, with the constants that it begins with, in the loop's place. What lies
+    where all rows are written is nowhere seen: zeros.
+    """
     made = Computation("fused_computation", execution_thread=computation.execution_thread)
     twins: dict[Instruction, Instruction] = {}
     (start,) = loop.operands
-    state = made.new("tuple", start.shape, [_taken(made, o, twins) for o in start.operands])
+    begins = {
+        k: _taken(made, o, twins) for k, o in enumerate(start.operands) if k not in found.written
+    }
+    begins |= {k: _zeros(made, start.operands[k].shape) for k in sorted(found.written)}
+    state = made.new("tuple", start.shape, [begins[k] for k in range(len(begins))])
     operands = [o for o, twin in twins.items() if twin.opcode == "parameter"]
     inner = made.add(clone_instruction(loop, (state,)))
     read = sorted({element_index(user) for user in loop.users})
@@ -76,6 +86,29 @@ def _wrap(module: Module, computation: Computation, loop: Instruction) -> None:
         computation.replace_uses(user, result)
         computation.remove(user)
     computation.remove(loop)
+
+
+def _zeros(made: Computation, shape: Shape) -> Instruction:
+    """An array of zeros, of the zero that is there, if there is one."""
+    zero = Literal.of(0, Shape.array(shape.dtype, ()))
+    for known in made.instructions:
+        is_alike = known.opcode == "broadcast" and known.shape == shape
+        if is_alike and _is_number(known.operands[0], zero):
+            return known
+    scalar = next((i for i in made.instructions if _is_number(i, zero)), None)
+    if scalar is None:
+        scalar = made.new("constant", zero.shape, (), {"literal": zero}, name="constant")
+    return made.new("broadcast", shape, (scalar,), {"dimensions": ()})
+
+
+def _is_number(value: Instruction, number: Literal) -> bool:
+    """Whether a value is a constant of these bits."""
+    literal = value.get("literal")
+    return (
+        isinstance(literal, Literal)
+        and literal.shape == number.shape
+        and (not literal.is_elided and literal.same_bits(number))
+    )
 
 
 def _taken(

@@ -134,7 +134,7 @@ class _Apart:
     def _needed(self, value: Instruction, r: int) -> list[tuple[Instruction, int]]:
         """The rows of operands that a row is made of."""
         match value.opcode:
-            case "broadcast" | "constant" | "get-tuple-element":
+            case "broadcast" | "constant" | "get-tuple-element" | "reshape":
                 return []
             case "concatenate":
                 piece, place = self._piece(value, r)
@@ -164,6 +164,8 @@ class _Apart:
                 return _broadcast_row(value, r, dim, shape)
             case "constant":
                 return _part(value, r, dim)
+            case "reshape":
+                return _read_row(value, r, dim, shape)
             case "concatenate" | "slice" | "transpose":
                 needed = self._needed(value, r)
                 if needed:
@@ -186,6 +188,20 @@ class _Apart:
                 for r in range(source.shape.dims[dim]):
                     new = make(end, opcode, new, self.row(source, r))
             _home(end).replace_uses(end, new)
+        for stored in self.states.stored:
+            self._stack(stored)
+
+    def _stack(self, stored: Instruction) -> None:
+        """Rows that are written to another array, as a stack of its shape."""
+        (source,) = stored.operands
+        dim = self.states.members[source]
+        one = stored.shape.with_dims(
+            1 if d == dim + 1 else n for d, n in enumerate(stored.shape.dims)
+        )
+        rows = [self.row(source, r) for r in range(source.shape.dims[dim])]
+        pieces = [make(stored, "reshape", row, shape=one) for row in rows]
+        stack = make(stored, "concatenate", *pieces, dimensions=(dim + 1,))
+        _home(stored).replace_uses(stored, stack)
 
 
 def _broadcast_row(value: Instruction, r: int, dim: int, shape: Shape) -> Instruction:
@@ -196,6 +212,17 @@ def _broadcast_row(value: Instruction, r: int, dim: int, shape: Shape) -> Instru
         operand = _part(operand, r, dims.index(dim))
     rest = tuple(d - (d > dim) for d in dims if d != dim)
     return make(value, "broadcast", operand, shape=shape, dimensions=rest)
+
+
+def _read_row(value: Instruction, r: int, dim: int, shape: Shape) -> Instruction:
+    """A row's row: of the array that it is read of, at one place more that is known."""
+    (taken,) = value.operands
+    array, *starts = taken.operands
+    dtype = starts[dim + 1].shape.dtype
+    starts[dim + 1] = make_constant(value, Literal.of(r, Shape.array(dtype, ())))
+    sizes = tuple(1 if d == dim + 1 else n for d, n in enumerate(taken.shape.dims))
+    row = make(value, "dynamic-slice", array, *starts, dynamic_slice_sizes=sizes)
+    return make(value, "reshape", row, shape=shape)
 
 
 def _part(value: Instruction, r: int, dim: int) -> Instruction:

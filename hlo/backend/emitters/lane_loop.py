@@ -1,22 +1,26 @@
 """while: elements that go through a loop by themselves, the state of so many lanes in registers.
 
 Lanes that are evaluated together (several vectors, for their chains are long) run until the last
-one is done. Those that are done stay what they are (analysis/lane_loops.py).
+one is done. Those that are done stay what they are (analysis/lane_loops.py). What a trip reads of
+tables and rows is loaded there, and the rows that it writes are stored there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
+from math import prod
 
 from hlo.analysis.lane_loops import LaneLoop, body_and_condition, lane_loop
 from hlo.analysis.loop_state import element_index
+from hlo.analysis.row_loops import RowWrite
 from hlo.backend.emitters import constants
 from hlo.backend.emitters.applied import apply
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.writer import Value
-from hlo.backend.lanes import types
+from hlo.backend.lanes import access, types
+from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import repeat_while
 from hlo.backend.lanes.types import Lanes
@@ -27,6 +31,7 @@ from hlo.indexing.maps import cases
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
+from hlo.ir.shape import Ints
 
 State = dict[int, Lanes]  # elements of the loop's tuple
 
@@ -46,12 +51,31 @@ def while_(
     return [state[path[0]] for state in states]
 
 
+def run_rows(
+    elemental: Elemental,
+    loop: Instruction,
+    found: LaneLoop,
+    indices: Sequence[Index],
+    rows: Mapping[int, Memory],
+) -> list[State]:
+    """The states at the end of a loop that writes rows; rows: where those that somebody reads lie,
+    by element of the state.
+    """
+    return _LaneLoop(elemental, loop, found, indices, rows).run()
+
+
 class _LaneLoop:
     """One loop being written, for the lanes at several indices."""
 
     def __init__(
-        self, elemental: Elemental, loop: Instruction, found: LaneLoop, indices: Sequence[Index]
+        self,
+        elemental: Elemental,
+        loop: Instruction,
+        found: LaneLoop,
+        indices: Sequence[Index],
+        rows: Mapping[int, Memory] | None = None,
     ) -> None:
+        self.rows = rows or {}
         self.elemental, self.loop, self.found = elemental, loop, found
         self.nest: Nest = elemental.nest
         self.widths = [max((e.lanes for e in index), default=1) for index in indices]
@@ -84,7 +108,7 @@ class _LaneLoop:
         found: State = {}
         (operand,) = self.loop.operands
         for k, shape in enumerate(self.loop.shape.elements):
-            if k in self.found.tables:
+            if k in self.found.tables or k in self.found.written:
                 continue
             (lanes,) = self.elemental.lanes_at(operand, [index if shape.dims else ()], (k,))
             found[k] = self.elemental.splat(lanes, width) if shape.dims else lanes
@@ -117,6 +141,8 @@ class _LaneLoop:
     def _trip(self, number: int, state: State) -> State:
         """The state after a trip, at one of the indices."""
         values = self._computed(self.members, state, number)
+        for k, memory in self.rows.items():
+            self._write(self.found.written[k], memory, values, number)
         found: State = {}
         for k in self.changed:
             lanes = values[self.body.root.operands[k]]
@@ -180,8 +206,11 @@ class _LaneLoop:
                     literal = member["literal"]
                     assert isinstance(literal, Literal), "a constant holds a literal"
                     values[member] = constants.scalar(self.nest.w, literal)
-                case "parameter" | "tuple" | "reduce":
+                case "parameter" | "tuple" | "reduce" | "dynamic-update-slice" | "concatenate":
                     pass
+                case "dynamic-slice":
+                    if all(o in values for o in member.operands[1:]):
+                        values[member] = self._read(member, values, number)
                 case "gather":
                     if member.operands[1] in values:
                         values[member] = self._looked_up(member, values, number)
@@ -214,6 +243,54 @@ class _LaneLoop:
         path = (element_index(table),)
         (found,) = self.elemental.lanes_at(operand, [case.index], path)
         return found
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def _read(self, slice: Instruction, values: dict[Instruction, Lanes], number: int) -> Lanes:
+        """The lanes' elements of the row that a trip takes, or its only one."""
+        table, *starts = slice.operands
+        index = self._in_row(starts, slice.shape.dims, table.shape.dims, values, number)
+        (operand,) = self.loop.operands
+        (found,) = self.elemental.lanes_at(operand, [index], (element_index(table),))
+        return found
+
+    def _write(
+        self, write: RowWrite, memory: Memory, values: dict[Instruction, Lanes], number: int
+    ) -> None:
+        """Store the lanes' elements of the row that a trip makes, piece by piece."""
+        array, _, *starts = write.update.operands
+        dims, places, lanes = array.shape.dims, [], []
+        for k, piece in enumerate(write.pieces):
+            index = list(self._in_row(starts, piece.shape.dims, dims, values, number))
+            if len(write.pieces) > 1:
+                index[write.dim] = affine.number(k)
+            places.append(affine.linear(tuple(index), dims))
+            lanes.append(self.elemental.splat(values[piece], self.widths[number]))
+        if array.shape.dtype.is_complex:
+            for place, value in zip(places, lanes, strict=True):
+                access.store(self.nest, memory, place, value)
+        else:
+            access.store_all(self.nest, memory, places, lanes)
+
+    def _in_row(
+        self,
+        starts: Sequence[Instruction],
+        sizes: Ints,
+        whole: Ints,
+        values: dict[Instruction, Lanes],
+        number: int,
+    ) -> Index:
+        """Where in an array the lanes' elements of a row of these sizes are; starts are clamped."""
+        own: Index = tuple(affine.ZERO for _ in sizes)
+        if prod(sizes) > 1:
+            own = affine.reshaped(self.indices[number], self.found.dims, sizes)
+        found = []
+        for e, start, size, length in zip(own, starts, sizes, whole, strict=True):
+            if size < length:
+                dtype = start.shape.dtype
+                e += self.elemental.place(values[start], dtype, (), 0, length - size)
+            found.append(e)
+        return tuple(found)
 
 
 def _mask(lanes: Lanes) -> Value:

@@ -12,7 +12,7 @@ from hlo.backend.loops.schedule import Axis, Role, Source, Tail
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Variable
 from hlo.indexing.queries import result_dims
-from hlo.machine import COMMON
+from hlo.machine import COMMON, Machine
 
 _BLOCK = 4096  # Elements of the last dimension that one unit takes.
 _MOST_ROWS = 4  # Rows side by side: their partial results share the registers.
@@ -186,7 +186,8 @@ def _unroll(schedule: NestSchedule, vectors: int, *, is_reduction: bool) -> int:
         return 1
     weight = schedule.domain.weight
     if schedule.domain.trace.carried:
-        return min(_chains(schedule), vectors)
+        trace = schedule.domain.trace
+        return min(chains(trace.carried, trace.weight, schedule.machine), vectors)
     wanted = 4 if weight <= 4 else 2 if weight <= LIGHT else 1
     steps = _steps_written_out(schedule)
     if steps >= 4:
@@ -194,16 +195,13 @@ def _unroll(schedule: NestSchedule, vectors: int, *, is_reduction: bool) -> int:
     return max(1, min(wanted // schedule.rows, vectors))
 
 
-def _chains(schedule: NestSchedule) -> int:
-    """Vectors that go through a while together: a trip is a chain of ops, each of which waits for
-    the one before, so as many as have their numbers in registers. A mandelbrot of 4 took two thirds
-    of the time of one of 2.
+def chains(carried: int, weight: int, machine: Machine) -> int:
+    """Vectors that go through a while together, of which an element carries so many numbers and
+    weighs so much: a trip is a chain of ops, each of which waits for the one before, so as many as
+    have their numbers in registers. A mandelbrot of 4 took two thirds of the time of one of 2.
     """
-    trace, registers = schedule.domain.trace, schedule.machine.registers
     wanted = _MOST_CHAINS
-    while wanted > 1 and (
-        wanted * trace.carried > registers or wanted * trace.weight > _CHAINS_WEIGHT
-    ):
+    while wanted > 1 and (wanted * carried > machine.registers or wanted * weight > _CHAINS_WEIGHT):
         wanted //= 2
     return wanted
 

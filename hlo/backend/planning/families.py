@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from hlo.analysis.fusibility import is_row_loop
 from hlo.analysis.legality import family_of
 from hlo.backend.ir.kernel import NONE_KNOWN, KernelSequence, KnownLeaves
 from hlo.backend.isa.target import Target
@@ -31,7 +32,7 @@ def kernel_makers(
     """
     match own_target(instruction) or family_of(instruction):
         case KernelFamily.LOOPS:
-            return _fused()
+            return _row_loop() if is_row_loop(instruction) else _fused()
         case KernelFamily.JOINED:
             from hlo.backend.kernels.joined import joined_kernel
 
@@ -112,3 +113,9 @@ def _fused() -> tuple[KernelMaker, ...]:
     from hlo.backend.kernels.fused_loops import fused_kernel
 
     return (fused_kernel,)
+
+
+def _row_loop() -> tuple[KernelMaker, ...]:
+    from hlo.backend.kernels.row_loop import row_loop_kernel
+
+    return (row_loop_kernel,)

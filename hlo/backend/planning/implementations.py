@@ -132,7 +132,7 @@ class _Knowledge:
             if source is not None and source[0].opcode == "constant" and source[0].shape.is_array
         }
         leaves = ((o, leaf) for o in instruction.operands for leaf in range(leaf_count(o.shape)))
-        is_repeated = instruction.computation in self.schedule.loops
+        is_repeated = self.schedule.is_repeated(instruction.computation)
         kept = frozenset(
             n
             for n, (operand, leaf) in enumerate(leaves)

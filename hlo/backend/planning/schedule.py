@@ -39,7 +39,8 @@ class Schedule(Struct, frozen=True, eq=False):
 
     invariant: per while body, the leaves of the state that it hands on untouched.
     unread: per while body, those of them that neither it nor the condition looks at.
-    loops: of bodies and conditions, the loop that runs them, where it is one.
+    loops: of bodies and conditions, the loop that runs them, where it is one. branches: of branches
+    of one conditional each, that and the operand which is theirs.
     """
 
     module: Module
@@ -47,6 +48,7 @@ class Schedule(Struct, frozen=True, eq=False):
     invariant: dict[Computation, frozenset[int]]
     unread: dict[Computation, frozenset[int]]
     loops: dict[Computation, Instruction]
+    branches: dict[Computation, tuple[Instruction, Instruction]]
 
     def resolve(self, instruction: Instruction, leaf: int) -> Source | None:
         """What defines a leaf, seen through loops that leave it alone as well."""
@@ -65,12 +67,24 @@ class Schedule(Struct, frozen=True, eq=False):
             instruction, leaf = loop.operands[0], found[1]
 
     def is_kept(self, instruction: Instruction, leaf: int) -> bool:
-        """Whether a leaf is handed on by the loop around, all of whose iterations see the same."""
-        found = self.resolve(instruction, leaf)
-        if found is None or found[0].opcode != "parameter" or found[0].computation is None:
-            return False
-        loop = self.loops.get(found[0].computation)
-        return loop is not None and found[1] in self.invariant[_body(loop)]
+        """Whether a leaf is handed on by the loop around, all of whose iterations see the same. A
+        branch gets what its conditional does.
+        """
+        while True:
+            found = self.resolve(instruction, leaf)
+            if found is None or found[0].opcode != "parameter" or found[0].computation is None:
+                return False
+            home = found[0].computation
+            if home not in self.branches:
+                loop = self.loops.get(home)
+                return loop is not None and found[1] in self.invariant[_body(loop)]
+            instruction, leaf = self.branches[home][1], found[1]
+
+    def is_repeated(self, computation: Computation | None) -> bool:
+        """Whether one loop runs a computation, or the branch of a conditional that it is."""
+        while computation in self.branches:
+            computation = self.branches[computation][0].computation
+        return computation in self.loops
 
     def operand_sources(self, instruction: Instruction) -> list[Source | None]:
         """What defines each operand leaf, in order."""
@@ -113,7 +127,10 @@ def schedule(module: Module) -> Schedule:
                 assert isinstance(body, Computation), "a while has a body"
                 replaced[body] = tuple(next_state(body, resolve))
     found = invariants(module, orders)
-    return Schedule(module, orders, found, unread(orders, found), _loops(orders))
+    runs = _runs(orders)
+    return Schedule(
+        module, orders, found, unread(orders, found), _loops(runs), dict(_branches(runs))
+    )
 
 
 def _body(loop: Instruction) -> Computation:
@@ -122,8 +139,8 @@ def _body(loop: Instruction) -> Computation:
     return body
 
 
-def _loops(orders: dict[Computation, Order]) -> dict[Computation, Instruction]:
-    """The loop of each body and condition that one loop alone runs."""
+def _runs(orders: dict[Computation, Order]) -> dict[Computation, list[Instruction]]:
+    """Who runs each computation."""
     runs: dict[Computation, list[Instruction]] = {}
     for order in orders.values():
         for instruction in order:
@@ -131,9 +148,24 @@ def _loops(orders: dict[Computation, Order]) -> dict[Computation, Instruction]:
                 instruction.called_computations() if instruction.opcode in CONTROL else ()
             ):
                 runs.setdefault(callee, []).append(instruction)
+    return runs
+
+
+def _loops(runs: dict[Computation, list[Instruction]]) -> dict[Computation, Instruction]:
+    """The loop of each body and condition that one loop alone runs."""
     return {
         c: users[0] for c, users in runs.items() if len(users) == 1 and users[0].opcode == "while"
     }
+
+
+def _branches(
+    runs: dict[Computation, list[Instruction]],
+) -> Iterator[tuple[Computation, tuple[Instruction, Instruction]]]:
+    """The conditional of each branch that one alone runs, and the operand that it gets."""
+    for computation, users in runs.items():
+        if len(users) == 1 and users[0].opcode == "conditional":
+            number = users[0].called_computations().index(computation)
+            yield computation, (users[0], users[0].operands[number + 1])
 
 
 def without_late_readers(order: Order, replaced: Replaced) -> Order:

@@ -45,7 +45,7 @@ from hlo.backend.kernels.contraction.buffer_numbers import (
     place_of,
     placed,
 )
-from hlo.backend.kernels.contraction.convolution import Base, convolution_contraction
+from hlo.backend.kernels.contraction.convolution import Base
 from hlo.backend.kernels.contraction.convolution_form import Form
 from hlo.backend.kernels.contraction.convolution_look import (
     look_kernel,
@@ -95,7 +95,11 @@ from hlo.backend.kernels.contraction.subnormal_look import subnormal_kernel
 from hlo.backend.kernels.contraction.tile_nest import tile_packing_schedule, tile_schedule
 from hlo.backend.kernels.contraction.turning import columns_along_depth, on_copy
 from hlo.backend.kernels.contraction.vector_nest import vector_schedule
-from hlo.backend.kernels.contraction.vector_plan import is_turned, vector_sums
+from hlo.backend.kernels.contraction.vector_plan import (
+    is_converted_alone,
+    is_turned,
+    vector_sums,
+)
 from hlo.backend.kernels.contraction.word_zeros import (
     WORD_BYTES,
     without_zeros,
@@ -164,20 +168,8 @@ def _fused_kernels(
     if callee.root is contraction:
         return contraction_kernels(contraction, target, None, buffers, known)
     gates = max(1, gates_of(callee, contraction))
-    columns = contraction.shape.dims[-1] // gates if gates > 1 else _columns(contraction, target)
-    epilogue = fused.Fused(fusion, contraction, target).epilogue(columns, gates)
+    epilogue = fused.Fused(fusion, contraction, target).epilogue(gates)
     return contraction_kernels(contraction, target, epilogue, buffers, known)
-
-
-def _columns(contraction: Instruction, target: Target) -> int:
-    """How many neighbours of the result a run of lanes stays within."""
-    c = (
-        dot_contraction(contraction)
-        if contraction.opcode == "dot"
-        else convolution_contraction(contraction)[0]
-    )
-    c = normal(c, ring_of(c.out, target).lanes)
-    return c.n if c.columns and c.columns[-1].out == 1 else 0
 
 
 class _Sequence:
@@ -259,9 +251,10 @@ class _Sequence:
             return self._made()
         if is_turned(c, ring):
             c = self._turned(c, ring)
-        if (split := split_stream(c, ring, self._next_place)) is not None:
+        is_tiled = self._is_converted_once(c, ring)
+        if not is_tiled and (split := split_stream(c, ring, self._next_place)) is not None:
             self._add_parts(c, ring, split, others)
-        elif (stream := streamed(c, ring, self.epilogue)) is not None:
+        elif not is_tiled and (stream := streamed(c, ring, self.epilogue)) is not None:
             self.sums = vector_sums(stream.c, ring)
             self._stream(stream, *others)
         elif (tiles := tile_plan(c, ring)) is not None:
@@ -271,6 +264,11 @@ class _Sequence:
         else:
             self._add_product(c, ring, others)
         return self._made()
+
+    def _is_converted_once(self, c: Contraction, ring: Ring) -> bool:
+        """Whether few rows meet columns of another type that a loop keeps: panels of them in the
+        ring's numbers are made before the loop."""
+        return c.rhs.buffer in self.early and is_converted_alone(c, ring)
 
     def _made(self) -> KernelSequence:
         pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
@@ -442,6 +440,8 @@ class _Sequence:
             is_prepared_here = self.is_known(factor.buffer) and is_prepared(factor.dtype, plan.ring)
             if is_prepared_here or factor.buffer in self.early:
                 plan = packed_ahead(plan, side)
+        if self._is_converted_once(plan.contraction, plan.ring):
+            plan = replace(plan, rhs=Reading.PACKED)
         return plan
 
     def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
@@ -463,7 +463,8 @@ class _Sequence:
         parted, parts = split
         place = self._next_place
         self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
-        if (stream := streamed(parted, ring)) is not None:
+        is_tiled = self._is_converted_once(parted, ring)
+        if not is_tiled and (stream := streamed(parted, ring)) is not None:
             self.sums = parts_sums(vector_sums(stream.c, ring), parts)
             self._stream(stream, place)
         else:

@@ -16,8 +16,11 @@ from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.buffer_numbers import fusion_number
+from hlo.backend.kernels.contraction.convolution import convolution_contraction
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
+from hlo.backend.kernels.contraction.ring import ring_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.nest import Nest
@@ -41,10 +44,10 @@ class Fused:
         beside = _beside(callee.root, contraction)
         self.read = [p for p in callee.parameters if p in beside]
 
-    def epilogue(self, columns: int, gates: int = 1) -> Epilogue:
-        """columns: how many trailing elements of a row of the result lanes stay within. gates:
-        parts of the contraction's columns, of which each element of the results reads all.
-        """
+    def epilogue(self, gates: int = 1) -> Epilogue:
+        """gates: parts of the contraction's columns, of which each element of the results reads
+        all."""
+        columns = self._columns(gates)
 
         def apply(w: Writer, sums: tuple[Value, ...], lanes: Lanes) -> tuple[Value, ...]:
             return self._applied(w, sums, lanes, columns, gates)
@@ -52,6 +55,15 @@ class Fused:
         others = tuple(fusion_number(p) for p in self.read)
         dtype, *further = (root.shape.dtype for root in self.roots)
         return Epilogue(dtype, apply, others, self._in_place(), tuple(further), gates)
+
+    def _columns(self, gates: int) -> int:
+        """How many neighbours of the result a run of lanes stays within."""
+        dot = self.contraction
+        if gates > 1:
+            return dot.shape.dims[-1] // gates
+        c = dot_contraction(dot) if dot.opcode == "dot" else convolution_contraction(dot)[0]
+        c = normal(c, ring_of(c.out, self.target).lanes)
+        return c.n if c.columns and c.columns[-1].out == 1 else 0
 
     @property
     def roots(self) -> tuple[Instruction, ...]:

@@ -24,6 +24,8 @@ from hlo.backend.kernels.contraction.words import has_words
 from hlo.machine import COMMON
 
 MOST_ROWS = 16
+# From so many rows on columns of another type are best converted once, where they can.
+TILED_ROWS = 2
 WORDS_ROWS = 8  # More are served better by words of dot products.
 # More meet the columns in groups: of seven or eight the registers hold the sums of two columns, so
 # that all rows are read again for each two. Zen 4, 7 and 8 rows: 0.75 of the time.
@@ -49,15 +51,32 @@ def streams_columns(c: Contraction, ring: Ring) -> bool:
     if c.m > most_rows(c, ring) or c.is_diagonal or len(c.columns) != 1 or len(c.depth) != 1:
         return False
     (columns,) = c.columns
-    matrices = extent(tuple(a for a in c.batch if a.rhs))
-    is_large = matrices * c.k * c.n * c.rhs.dtype.item_bytes >= STREAMED_BYTES
+    is_large = _elements(c) * c.rhs.dtype.item_bytes >= STREAMED_BYTES
     # Tiles read numbers of their own type where they lie; others would be packed, to be read once.
-    is_converted = not is_plain(c.rhs.dtype, ring) and not has_words(c, ring)
     return (
-        (is_large or is_converted)
+        (is_large or _is_converted(c, ring))
         and (columns.out, columns.rhs) == (1, 1)
         and c.n >= 8 * ring.lanes
     )
+
+
+def is_converted_alone(c: Contraction, ring: Ring) -> bool:
+    """Whether columns are streamed for their type alone: panels of them, if they are made once, are
+    better, as every group of rows converts what it meets again. One row reads less so.
+    """
+    is_near = _elements(c) * ring.scalar_bytes < STREAMED_BYTES
+    is_many = c.m >= TILED_ROWS
+    return is_near and is_many and _is_converted(c, ring) and streams_columns(c, ring)
+
+
+def _is_converted(c: Contraction, ring: Ring) -> bool:
+    """Whether the columns are numbers of another type, of which no words are made."""
+    return not is_plain(c.rhs.dtype, ring) and not has_words(c, ring)
+
+
+def _elements(c: Contraction) -> int:
+    """Of the columns."""
+    return extent(tuple(a for a in c.batch if a.rhs)) * c.k * c.n
 
 
 def column_blocks(c: Contraction, ring: Ring) -> int:

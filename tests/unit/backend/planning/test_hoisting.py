@@ -7,7 +7,7 @@ import pytest
 
 from hlo import driver, evaluate
 from hlo.backend.compilation import Compilation
-from hlo.backend.planning.program import KernelStep, LoopStep, Step
+from hlo.backend.planning.program import BranchStep, KernelStep, LoopStep, Step
 from hlo.machine import NAMED
 from hlo.parser.parse import parse
 from hlo.tools.inputs import made_up_inputs
@@ -54,6 +54,21 @@ f {{ s = (s32[], {t}[32,128], {t}[128,128]) parameter(0)
   n = s32[] constant(2)
   ROOT p = pred[] compare(i, n), direction=LT }}
 """ + ONCE.replace("condition=c, body=b", "condition=f, body=d")
+# The product within a branch of each step, which the loop takes in turn.
+BRANCHES = """HloModule m
+multiplied {{ p = ({t}[32,128], {t}[128,128]) parameter(0)
+  x = {t}[32,128] get-tuple-element(p), index=0
+  m = {t}[128,128] get-tuple-element(p), index=1
+  ROOT q = {t}[32,128] dot(x, m), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}
+turned {{ x = {t}[32,128] parameter(0)
+  ROOT y = {t}[32,128] reverse(x), dimensions={{1}} }}
+"""
+BRANCHED = LOOP.replace("HloModule m\n", BRANCHES).replace(
+    "g = {t}[32,128] dot(h, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}",
+    """odd = s32[] and(i, one)
+  both = ({t}[32,128], {t}[128,128]) tuple(h, w)
+  g = {t}[32,128] conditional(odd, both, h), branch_computations={{multiplied, turned}}""",
+)
 
 
 def compiled(text: str, *, is_kept: bool = True, dtype: str = "f32") -> Compilation:
@@ -86,6 +101,16 @@ def test_packing_goes_out_of_all_loops_that_keep_the_factor() -> None:
     assert (products(program.steps), products(outer.body), products(inner.body)) == (1, 0, 1)
 
 
+@pytest.mark.parametrize(("is_kept", "count"), [(True, 1), (False, 0)])
+def test_packing_for_a_branch_goes_out_of_the_loop_around(*, is_kept: bool, count: int) -> None:
+    program = compiled(BRANCHED + ONCE, is_kept=is_kept).program
+    loop = only_loop(program.steps)
+    (branch,) = [s for s in loop.body if isinstance(s, BranchStep)]
+    assert products(program.steps) == count
+    assert max(products(steps) for steps in branch.branches) == 1
+    assert products(compiled(BRANCHED + TWICE).program.steps) == 1
+
+
 def test_words_of_weights_are_made_and_looked_at_before_the_loop() -> None:
     """In the loop: the look at the rows, the product, and the one that takes its place."""
     program = compiled(LOOP + ONCE, dtype="bf16").program
@@ -96,11 +121,24 @@ def test_words_of_weights_are_made_and_looked_at_before_the_loop() -> None:
     assert not {k.text for k in before} & {k.text for k in inside}
 
 
+@pytest.mark.parametrize(("rows", "count"), [(16, 1), (2, 1), (1, 0)])
+def test_few_rows_meet_columns_that_are_converted_before_the_loop(rows: int, count: int) -> None:
+    """One row reads what is half as long where it lies."""
+    text = (LOOP + ONCE).replace("[32,128]", f"[{rows},128]")
+    program = compiled(text, dtype="f16").program
+    assert products(program.steps) == count
+    assert products(only_loop(program.steps).body) == 1
+    assert products(compiled(text, dtype="f16", is_kept=False).program.steps) == 0
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f64", "s8"])
+@pytest.mark.parametrize("loop", [LOOP, BRANCHED], ids=["plain", "branched"])
 @pytest.mark.parametrize("text", [ONCE, TWICE], ids=["once", "twice"])
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_steps_compute_what_the_reference_does(text: str, dtype: str, *, is_kept: bool) -> None:
-    source = (LOOP + text).replace("tanh", "negate") if dtype == "s8" else LOOP + text
+def test_steps_compute_what_the_reference_does(
+    loop: str, text: str, dtype: str, *, is_kept: bool
+) -> None:
+    source = (loop + text).replace("tanh", "negate") if dtype == "s8" else loop + text
     kept = "w" if is_kept or text is TWICE else "v"
     module = parse(source.format(t=dtype, after="negate", v=kept))
     values = made_up_inputs(module)
@@ -115,3 +153,20 @@ def test_steps_compute_what_the_reference_does(text: str, dtype: str, *, is_kept
         np.testing.assert_allclose(
             found.astype(np.float64), wanted.astype(np.float64), rtol=close, atol=close
         )
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7, 16])
+@pytest.mark.parametrize("loop", [LOOP, BRANCHED], ids=["plain", "branched"])
+def test_few_rows_of_narrow_weights_have_the_same_bits_for_all_threads(
+    loop: str, rows: int
+) -> None:
+    text = (loop + ONCE).replace("[32,128]", f"[{rows},128]").format(t="f16", after="negate", v="w")
+    module = parse(text)
+    values = [np.asarray(v) * np.float16(0.1) for v in made_up_inputs(module)]
+    wanted = np.asarray(evaluate(module, *values)).astype(np.float64)
+    found = [
+        np.asarray(Compilation(module, threads=n).executable(*values)).astype(np.float64)
+        for n in (1, 2, 3, 7)
+    ]
+    np.testing.assert_allclose(found[0], wanted, rtol=5e-3, atol=5e-3)
+    assert all(np.array_equal(found[0], other) for other in found)
