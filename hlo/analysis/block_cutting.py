@@ -27,6 +27,7 @@ from hlo.analysis.blocking import (
     number,
     operand_cuts,
 )
+from hlo.analysis.decisions import without_zeros
 from hlo.analysis.leaves import leaves_of
 from hlo.attributes.slices import SliceDim
 from hlo.ir.computation import Computation
@@ -189,13 +190,15 @@ class _Cutting:
             inner.new("parameter", o.shape, (), {"parameter_number": n})
             for n, o in enumerate(operands)
         ]
-        product = inner.new("dot", shape, taken[:2], dot.attributes, like=dot)
+        attributes = without_zeros(dot.attributes)
+        product = inner.new("dot", shape, taken[:2], attributes, like=dot)
         inner.root = inner.new("add", shape, [product, taken[2]], like=dot)
         said: Attributes = {"kind": "kOutput", "calls": inner}
         return self._made.new("fusion", shape, operands, said, like=dot, name=dot.name)
 
     def _twin(self, instruction: Instruction, at: Span) -> Instruction:
-        attributes, cuts = instruction.attributes, operand_cuts(instruction, at, self._block)
+        attributes = without_zeros(instruction.attributes)
+        cuts = operand_cuts(instruction, at, self._block)
         if instruction.opcode == "parameter":
             shape = self._block.cut(instruction.shape, at)
             return self._parameter((instruction, at), shape, instruction.name)

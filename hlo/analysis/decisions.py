@@ -12,18 +12,21 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from hlo.ir.instruction import Instruction
+from hlo.ir.instruction import Attributes, Instruction
 
 
 class Decisions(Struct, frozen=True, omit_defaults=True):
     """block: a block's sizes in the leading dimensions of a fusion's results (block_size.py).
     loop_order: a result's dimensions, the outermost loop's first (loop_order.py).
     is_overwritten: of memory without values, that the program fills all of it before it reads any.
+    zeros: of a dot's factors: a factor's number, two of its dimensions, and the least and the most
+    of (index in the second) - (index in the first) at which elements are not zero. The run looks.
     """
 
     block: tuple[int, ...] = ()
     loop_order: tuple[int, ...] = ()
     is_overwritten: bool = False
+    zeros: tuple[tuple[int, int, int, int, int], ...] = ()
 
 
 class _Config(Struct, frozen=True):
@@ -46,3 +49,11 @@ def decisions_of(instruction: Instruction) -> Decisions:
         return msgspec.json.decode(text, type=_Config).hlo
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return Decisions()
+
+
+def without_zeros(attributes: Attributes) -> Attributes:
+    """A dot's attributes for a part of it, whose factors begin elsewhere."""
+    config = attributes.get("backend_config")
+    if not isinstance(config, str) or '"zeros"' not in config:
+        return attributes
+    return {name: value for name, value in attributes.items() if name != "backend_config"}

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo.analysis.bands import live_band
 from hlo.analysis.fusibility import is_elementwise
 from hlo.backend.emitters import random, reduction, values, windows  # noqa: F401  # as in staged
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.buffer_numbers import fusion_number
+from hlo.backend.kernels.contraction.convolution import convolution_contraction
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
+from hlo.backend.kernels.contraction.ring import ring_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.nest import Nest
@@ -51,7 +55,8 @@ class Fused:
 
         others = tuple(fusion_number(p) for p in self.read)
         dtype, *further = (root.shape.dtype for root in self.roots)
-        return Epilogue(dtype, apply, others, self._in_place(), tuple(further), gates)
+        live = live_band(self.contraction, self.body)
+        return Epilogue(dtype, apply, others, self._in_place(), tuple(further), gates, live)
 
     @property
     def roots(self) -> tuple[Instruction, ...]:
@@ -105,6 +110,17 @@ class Fused:
             wide = types.parts(elemental.splat(result, lanes.count))
             found += (types.encoded(w, self.target, v, root.shape.dtype) for v in wide)
         return tuple(found)
+
+
+def run_of_columns(contraction: Instruction, target: Target) -> int:
+    """How many neighbours of the result a run of lanes stays within."""
+    c = (
+        dot_contraction(contraction)
+        if contraction.opcode == "dot"
+        else convolution_contraction(contraction)[0]
+    )
+    c = normal(c, ring_of(c.out, target).lanes)
+    return c.n if c.columns and c.columns[-1].out == 1 else 0
 
 
 def _beside(root: Instruction, contraction: Instruction) -> set[Instruction]:

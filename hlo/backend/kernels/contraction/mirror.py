@@ -1,0 +1,106 @@
+"""Mirror: a product of a matrix and its own transpose, of which one half is computed.
+
+    x x^T: sum over k of x[i,k] x[j,k]  =  sum over k of x[j,k] x[i,k]
+
+Both are sums of the same products in the same order, so that the half above the diagonal is the one
+below it, bit for bit but for the bits of NaNs. Tiles that lie below it alone are left out; then
+squares are turned in registers, from above the diagonal to below.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from hlo.analysis.bands import Band
+from hlo.backend.ir.arithmetic import add, split_index, strided, times
+from hlo.backend.ir.control import each, ranged, when
+from hlo.backend.ir.functions import BEGIN, END
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.kernels.contraction.axes import Bands, Contraction
+from hlo.backend.kernels.contraction.ring import Ring, element_address
+from hlo.backend.lanes import masked
+from hlo.backend.lanes.transposed import turned_parts
+from hlo.backend.lanes.types import storage_scalar
+from hlo.backend.loops.schedule import Plan
+
+UPPER = Bands(Band(low=0))
+MIRRORED = Plan(("mirrored: the elements below the diagonal are those above",))
+LEAST = 64  # Rows; of fewer most tiles meet the diagonal.
+
+
+def upper_half(c: Contraction, ring: Ring) -> Contraction:
+    """The half of the result above the diagonal, where the other one is the same and half of the
+    products take longer than to copy it.
+    """
+    if c.is_diagonal or ring.parts > 1 or not _is_symmetric(c):
+        return c
+    if c.out.item_bytes != ring.scalar_bytes or c.out.is_complex or c.m < LEAST:
+        return c
+    rates = ring.target.machine.rates
+    moved = c.batches * c.m * c.n * c.out.item_bytes  # half is read, half is written
+    pays = c.flops / 2 / rates.contracted_ops > moved / rates.memory_bytes + rates.share_us
+    return replace(c, bands=UPPER) if pays else c
+
+
+def _is_symmetric(c: Contraction) -> bool:
+    if len(c.rows) != 1 or len(c.columns) != 1 or c.lhs != c.rhs:
+        return False
+    (row,), (column,) = c.rows, c.columns
+    if (row.size, row.lhs, column.out) != (column.size, column.rhs, 1):
+        return False
+    return all(axis.lhs == axis.rhs for axis in (*c.batch, *c.depth))
+
+
+def mirror_kernel(c: Contraction, ring: Ring) -> Kernel:
+    """buffers: the result. A unit makes so many rows as a vector has lanes, left of the diagonal.
+
+    The last square of a row or column of squares ends with the matrix, so that it may reach over
+    the diagonal: elements below it alone are written.
+    """
+    w = Writer()
+    (row,), lanes = c.rows, ring.lanes
+    scalar, size = storage_scalar(c.out), c.out.item_bytes
+    squares = -(-c.m // lanes)
+    result = w.buffer_address(0)
+    type = vector_of(scalar, lanes)
+
+    def place(square: Value) -> Value:
+        return w.intrinsic("llvm.umin", "i64", times(w, square, lanes), w.int(c.m - lanes))
+
+    def at(base: Value, i: Value, j: Value) -> Value:
+        index = add(w, add(w, base, times(w, i, row.out)), j)
+        return element_address(w, result, index, c.out)
+
+    def turn(base: Value, first: Value, other: Value, apart: int | None) -> None:
+        """The square from row `first` and column `other` on, of the one above the diagonal. apart:
+        by how much its rows are further than its columns, where it reaches over the diagonal.
+        """
+        rows = [add(w, other, w.int(r)) for r in range(lanes)]
+        above = [w.load(at(base, i, first), type, size) for i in rows]
+        for r, line in enumerate(turned_parts(w, above)):
+            to = at(base, add(w, first, w.int(r)), other)
+            if apart is None:
+                w.store(line, to, size)
+            elif kept := min(apart + r, lanes):
+                mask = masked.constant_mask([lane < kept for lane in range(lanes)])
+                masked.store(w, line, to, size, mask if kept < lanes else None)
+
+    def unit(number: Value) -> None:
+        batch, square = split_index(w, number, (c.batches, squares))
+        base = strided(w, batch, [(a.size, a.out) for a in c.batch])
+        first = place(square)
+        last = w.int(squares - 1)
+        short = squares * lanes - c.m  # how far the last square is moved back
+        whole = square
+        if short:  # the one before the last meets its rows
+            is_last = w.compare("icmp eq", square, last)
+            whole = w.binary("sub", square, w.cast("zext", is_last, "i64"))
+            before = w.int((squares - 2) * lanes)
+            when(w, is_last, lambda: turn(base, first, before, lanes - short))
+        ranged(w, w.int(0), whole, lambda n: turn(base, first, times(w, n, lanes), None))
+        turn(base, first, first, 0)
+
+    each(w, BEGIN, END, unit)
+    moved = c.batches * c.m * c.n * size
+    return Kernel(w.kernel_function(), c.batches * squares, *w.beside, bytes_moved=moved)
