@@ -52,8 +52,8 @@ def _is_looked_at(dot: Instruction) -> bool:
     dims = DotAttributes.of(dot.attributes).dims
     if len(dims.lhs_contracting) != 1 or dot.shape.rank != len(dims.lhs_batch) + 2:
         return False
-    depth = dot.operands[0].shape.dims[dims.lhs_contracting[0]]
-    return min(*dot.shape.dims[-2:], depth) >= LEAST
+    depth = dot.operands[0].shape.dims[dims.lhs_contracting[0] :][:1]
+    return min(*dot.shape.dims[-2:], *depth) >= LEAST
 
 
 def zeros_of(value: Instruction, steps: int = MOST_STEPS) -> Zeros | None:
