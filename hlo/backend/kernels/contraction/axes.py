@@ -67,16 +67,18 @@ class Operand(Struct, frozen=True):
 
 class Bands(Struct, frozen=True):
     """Of one axis of rows, one of columns and one of depth what matters. result: elements by row
-    and column. lhs, rhs: elements by row, or column, and depth, that are not zero.
+    and column. lhs, rhs: elements by row, or column, and depth, that are not zero. is_rest_made:
+    whether an epilogue writes the result beside its band, of any sums.
     """
 
     result: Band = ALL
     lhs: Band = ALL
     rhs: Band = ALL
+    is_rest_made: bool = True
 
     @property
     def swapped(self) -> Bands:
-        return Bands(self.result.transposed, self.rhs, self.lhs)
+        return Bands(self.result.transposed, self.rhs, self.lhs, self.is_rest_made)
 
     @property
     def has_depths(self) -> bool:

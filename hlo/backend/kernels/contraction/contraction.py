@@ -407,10 +407,11 @@ class _Sequence(Calls):
 
     def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """The blocked product; of a long depth in parts."""
-        c = in_runs(c, ring) if self.epilogue else upper_half(in_runs(c, ring), ring)
+        c = upper_half(in_runs(c, ring), ring, self.epilogue)
         self._add_whole(c, ring, others)
-        if self.epilogue is None and c.bands == UPPER:
-            self.call(mirror_kernel(c, ring), lambda: MIRRORED, c.out_buffer)
+        if c.bands == UPPER:
+            dtype = self.epilogue.dtype if self.epilogue else c.out
+            self.call(mirror_kernel(c, ring, dtype), lambda: MIRRORED, c.out_buffer)
 
     def _add_whole(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """The product of all depths, or of parts of them."""

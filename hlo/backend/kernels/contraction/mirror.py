@@ -18,24 +18,29 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.axes import Bands, Contraction
+from hlo.backend.kernels.contraction.result import Epilogue
 from hlo.backend.kernels.contraction.ring import Ring, element_address
 from hlo.backend.lanes import masked
 from hlo.backend.lanes.transposed import turned_parts
 from hlo.backend.lanes.types import storage_scalar
 from hlo.backend.loops.schedule import Plan
+from hlo.ir.dtype import DType
 
-UPPER = Bands(Band(low=0))
+UPPER = Bands(Band(low=0), is_rest_made=False)
 MIRRORED = Plan(("mirrored: the elements below the diagonal are those above",))
 LEAST = 64  # Rows; of fewer most tiles meet the diagonal.
 
 
-def upper_half(c: Contraction, ring: Ring) -> Contraction:
+def upper_half(c: Contraction, ring: Ring, epilogue: Epilogue | None) -> Contraction:
     """The half of the result above the diagonal, where the other one is the same and half of the
     products take longer than to copy it.
     """
-    if c.is_diagonal or ring.parts > 1 or not _is_symmetric(c):
+    if c.is_diagonal or ring.parts > 1 or not _is_symmetric(c) or c.m < LEAST:
         return c
-    if c.out.item_bytes != ring.scalar_bytes or c.out.is_complex or c.m < LEAST:
+    if epilogue and (not epilogue.is_uniform or epilogue.further or epilogue.gates > 1):
+        return c
+    dtype = epilogue.dtype if epilogue else c.out
+    if dtype.item_bytes != ring.scalar_bytes or dtype.is_complex:
         return c
     rates = ring.target.machine.rates
     moved = c.batches * c.m * c.n * c.out.item_bytes  # half is read, half is written
@@ -52,15 +57,16 @@ def _is_symmetric(c: Contraction) -> bool:
     return all(axis.lhs == axis.rhs for axis in (*c.batch, *c.depth))
 
 
-def mirror_kernel(c: Contraction, ring: Ring) -> Kernel:
-    """buffers: the result. A unit makes so many rows as a vector has lanes, left of the diagonal.
+def mirror_kernel(c: Contraction, ring: Ring, dtype: DType) -> Kernel:
+    """buffers: the result, of a type as wide as the ring's. A unit makes so many rows as a vector
+    has lanes, left of the diagonal.
 
     The last square of a row or column of squares ends with the matrix, so that it may reach over
     the diagonal: elements below it alone are written.
     """
     w = Writer()
     (row,), lanes = c.rows, ring.lanes
-    scalar, size = storage_scalar(c.out), c.out.item_bytes
+    scalar, size = storage_scalar(dtype), dtype.item_bytes
     squares = -(-c.m // lanes)
     result = w.buffer_address(0)
     type = vector_of(scalar, lanes)
@@ -70,7 +76,7 @@ def mirror_kernel(c: Contraction, ring: Ring) -> Kernel:
 
     def at(base: Value, i: Value, j: Value) -> Value:
         index = add(w, add(w, base, times(w, i, row.out)), j)
-        return element_address(w, result, index, c.out)
+        return element_address(w, result, index, dtype)
 
     def turn(base: Value, first: Value, other: Value, apart: int | None) -> None:
         """The square from row `first` and column `other` on, of the one above the diagonal. apart:

@@ -338,12 +338,23 @@ class _Product:
         start = rows.start(w, tile)
         local = times(w, w.binary("sub", tile, tiles[0]), rows.step) if self.staged else None
         wanted = self.limits.is_wanted(one(w, tile), one(w, self.panel))
-        if wanted is None:
+        is_rest_made = self.c.bands.is_rest_made
+
+        def make() -> None:
             self._sums_of_tile(tile, start, local, depths, rhs, columns)
+            if not is_rest_made:
+                finish()
+
+        def finish() -> None:
+            if not self.staged and not self.is_direct:
+                self._finish_rows(tile, start, columns)
+
+        if wanted is None:
+            make()
         else:
-            when(w, wanted, lambda: self._sums_of_tile(tile, start, local, depths, rhs, columns))
-        if not self.staged and not self.is_direct:
-            self._finish_rows(tile, start, columns)
+            when(w, wanted, make)
+        if is_rest_made:
+            finish()
 
     def _sums_of_tile(
         self,

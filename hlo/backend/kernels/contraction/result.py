@@ -49,7 +49,8 @@ class Epilogue(Struct, frozen=True):
 
     further: types of further results, whose components follow. gates: parts of the columns that
     are finished together (gates.py): the sums of all of them, at one place, are those of an element
-    of out. live: two dimensions of out, and the band of them whose sums are looked at.
+    of out. live: two dimensions of out, and the band of them whose sums are looked at. is_uniform:
+    it does the same to equal sums, wherever they are.
     """
 
     dtype: DType
@@ -59,6 +60,7 @@ class Epilogue(Struct, frozen=True):
     further: tuple[DType, ...] = ()
     gates: int = 1
     live: tuple[int, int, Band] = (0, 0, ALL)
+    is_uniform: bool = False
 
 
 class Result:

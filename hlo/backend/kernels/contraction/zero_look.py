@@ -53,7 +53,7 @@ def bands_of_zeros(dot: Instruction) -> Bands:
             found[side] = found[side].meet(band)
         elif free == [second] and first == depth[0][side]:
             found[side] = found[side].meet(band.transposed)
-    return Bands(ALL, *found)
+    return Bands(lhs=found[0], rhs=found[1])
 
 
 def _opened(band: Band, dims: Sequence[int], first: int, second: int) -> Band:

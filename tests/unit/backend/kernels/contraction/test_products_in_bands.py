@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 import hlo
 from hlo.analysis.bands import ALL, FAR, Band
+from hlo.backend.compilation import Compilation
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.axes import Bands, dot_contraction, normal
 from hlo.backend.kernels.contraction.limits import share_of
@@ -149,14 +150,43 @@ def test_symmetric_products_are_symmetric_bit_by_bit(
     root = product(text)
     ring = ring_of(root.shape.dtype, Target(ZEN4))
     c = normal(dot_contraction(root), ring.lanes)
-    assert upper_half(replace(c, rhs=c.lhs), ring).bands == UPPER
-    assert upper_half(c, ring).bands == Bands()  # of two arrays
+    assert upper_half(replace(c, rhs=c.lhs), ring, None).bands == UPPER
+    assert upper_half(c, ring, None).bands == Bands()  # of two arrays
     x = random(*dims, dtype=dtype)
     (first, *others) = outcomes(text, x)
     wanted = hlo.evaluate(hlo.parse(text), x)
     assert np.array_equal(first, np.swapaxes(first, -1, -2))
     np.testing.assert_allclose(first, wanted, rtol=0, atol=2e-3 if dtype == "f4" else 1e-11)
     assert all(np.array_equal(first, other) for other in others)
+
+
+@pytest.mark.parametrize(
+    ("after", "is_half"),
+    [
+        ("s = f32[] parameter(1)\n b = f32[145,145] broadcast(s), dimensions={}\n"
+         "m = f32[145,145] multiply(d, b)\n ROOT r = f32[145,145] exponential(m)", True),
+        ("m = f32[145,145] tanh(d)\n ROOT r = bf16[145,145] convert(m)", False),
+        ("y = f32[145,145] parameter(1)\n ROOT r = f32[145,145] add(d, y)", False),
+        ("i = f32[145,145] iota(), iota_dimension=0\n ROOT r = f32[145,145] add(d, i)", False),
+        ("y = f32[145] parameter(1)\n b = f32[145,145] broadcast(y), dimensions={1}\n"
+         "ROOT r = f32[145,145] add(d, b)", False),
+    ],
+)  # fmt: skip
+def test_what_is_done_to_equal_sums_alike_leaves_them_symmetric(
+    after: str, *, is_half: bool
+) -> None:
+    text = f"""HloModule m
+    ENTRY e {{ x = f32[145,210] parameter(0)
+      d = f32[145,145] dot(x, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+      {after} }}"""
+    module = hlo.parse(text)
+    given = [random(*p.shape.dims) / 20 for p in module.entry.parameters]
+    wanted = np.asarray(hlo.evaluate(module, *given)).astype("f4")
+    found = outcomes(text, *given)
+    np.testing.assert_allclose(found[0].astype("f4"), wanted, rtol=1e-2, atol=1e-4)
+    assert all(one.tobytes() == found[0].tobytes() for one in found)
+    program = Compilation(hlo.optimize(module), passes="", machine=ZEN4).program
+    assert len(program.kernels) == 1 + is_half
 
 
 def test_symmetric_products_keep_infinities_where_they_are() -> None:
