@@ -86,12 +86,14 @@ def product_of_columns(root: Instruction) -> Instruction | None:
 @rewrite("transpose", operand="dot")
 def transpose_of_dot(root: Instruction) -> Instruction | None:
     """transpose(dot(x, y), p) => transpose(dot(y, x), q)
-    where a free dim of x, longer than 1, becomes the last one, and nobody else reads the dot
+    where a free dim of x, longer than 1, becomes the last one, nobody else reads the dot, and no
+    transpose reads the result
 
-    Rows are then moved whole, or nothing is.
+    Rows are then moved whole, or nothing is. Two transposes are one, which may be none: a result
+    that is wanted in the order in which the dot makes it.
     """
     (dot,) = root.operands
-    if len(dot.users) != 1 or not is_plain(dot.shape):
+    if len(dot.users) != 1 or not is_plain(dot.shape) or _is_turned_again(root):
         return None
     order = ints(root, "dimensions")
     x, y = dot.operands
@@ -109,6 +111,10 @@ def transpose_of_dot(root: Instruction) -> Instruction | None:
     shape = dot.shape.with_dims(dot.shape.dims[d] for d in exchanged)
     made = make(root, "dot", y, x, shape=shape, **_exchanged(dot))
     return make(root, "transpose", made, shape=root.shape, dimensions=after)
+
+
+def _is_turned_again(value: Instruction) -> bool:
+    return any(user.opcode == "transpose" for user in value.users)
 
 
 def _exchanged(dot: Instruction) -> dict[str, object]:
