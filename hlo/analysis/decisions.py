@@ -9,10 +9,13 @@ about, and takes it anew, as the pass would, where it is absent or does not fit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Struct
 
 from hlo.ir.instruction import Attributes, Instruction
+from hlo.ir.shape import Shape
 
 
 class Decisions(Struct, frozen=True, omit_defaults=True):
@@ -51,9 +54,18 @@ def decisions_of(instruction: Instruction) -> Decisions:
         return Decisions()
 
 
-def without_zeros(attributes: Attributes) -> Attributes:
-    """A dot's attributes for a part of it, whose factors begin elsewhere."""
-    config = attributes.get("backend_config")
-    if not isinstance(config, str) or '"zeros"' not in config:
+def with_zeros_of(dot: Instruction, factors: Sequence[Shape]) -> Attributes:
+    """A dot's attributes for a part of it: what is said of factors that are cut there is left out.
+
+    factors: their shapes in the part.
+    """
+    attributes = dot.attributes
+    said = decisions_of(dot).zeros if dot.opcode == "dot" else ()
+    if not said:
         return attributes
-    return {name: value for name, value in attributes.items() if name != "backend_config"}
+    for side, *dims, _, _ in said:
+        pairs = [(o.shape.dims, part.dims) for o, part in zip(dot.operands, factors, strict=True)]
+        is_known = side in (0, 1) and all(0 <= d < len(pairs[side][0]) for d in dims)
+        if not is_known or any(pairs[side][0][d] != pairs[side][1][d] for d in dims):
+            return {name: value for name, value in attributes.items() if name != "backend_config"}
+    return attributes

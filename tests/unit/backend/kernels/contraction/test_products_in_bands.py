@@ -8,6 +8,9 @@ from msgspec.structs import replace
 
 import hlo
 from hlo.analysis.bands import ALL, FAR, Band
+from hlo.analysis.block_cutting import cut_computation
+from hlo.analysis.block_size import block_of
+from hlo.analysis.decisions import decisions_of, with_zeros_of
 from hlo.backend.compilation import Compilation
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.axes import Bands, dot_contraction, normal
@@ -121,6 +124,51 @@ def test_whatever_the_text_says_the_product_is_right(said: str) -> None:
 )
 def test_bands_are_by_free_indices_and_depth(said: str, bands: Bands) -> None:
     assert bands_of_zeros(product(triangular(said))) == bands
+
+
+CHUNKS = """HloModule chunks
+ENTRY e {{ q = f32[{b},{t},32] parameter(0)
+  k = f32[{b},{t},32] parameter(1)
+  v = f32[{b},{t},64] parameter(2)
+  s = f32[{b},{t},{t}] dot(q, k), lhs_batch_dims={{0}}, rhs_batch_dims={{0}},
+    lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}
+  i = s32[{b},{t},{t}] iota(), iota_dimension=1
+  j = s32[{b},{t},{t}] iota(), iota_dimension=2
+  p = pred[{b},{t},{t}] compare(i, j), direction=GE
+  z = f32[] constant(0)
+  zeros = f32[{b},{t},{t}] broadcast(z), dimensions={{}}
+  m = f32[{b},{t},{t}] select(p, s, zeros)
+  ROOT o = f32[{b},{t},64] dot(m, v), lhs_batch_dims={{0}}, rhs_batch_dims={{0}},
+    lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}} }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("b", "t", "is_said"),
+    [(32, 256, True), (2, 600, False)],  # blocks of whole heads, of a head's rows
+)
+def test_blocks_know_of_zeros_in_whole_factors(b: int, t: int, *, is_said: bool) -> None:
+    module = hlo.optimize(hlo.parse(CHUNKS.format(b=b, t=t)))
+    (blocked,) = [i for i in module.entry.instructions if decisions_of(i).block]
+    (callee,) = blocked.called_computations()
+    block = block_of(blocked)
+    assert block is not None
+    cut = cut_computation(callee, block).computation
+    products = [i for i in cut.instructions if i.opcode == "dot"]
+    assert [bool(decisions_of(i).zeros) for i in products] == [is_said]
+    given = [random(*p.shape.dims) for p in module.entry.parameters]
+    found = outcomes(CHUNKS.format(b=b, t=t), *given)
+    q, k, v = (one.astype("f8") for one in given)
+    wanted = np.tril(q @ np.swapaxes(k, 1, 2)) @ v
+    np.testing.assert_allclose(found[0], wanted, rtol=0, atol=2e-3)
+    assert all(np.array_equal(found[0], other) for other in found)
+
+
+@pytest.mark.parametrize("said", [(7, 0, 1, 0, 0), (0, 5, 1, 0, 0), (1, 0, -4, 0, 0)])
+def test_what_nobody_can_mean_is_left_out_of_parts(said: tuple[int, ...]) -> None:
+    dot = product(triangular(f"[[{','.join(map(str, said))}]]"))
+    kept = with_zeros_of(dot, [o.shape for o in dot.operands])
+    assert "backend_config" not in kept
 
 
 def gram(dtype: str, dims: Sequence[int], depth: int, *, batch: bool = False) -> str:
