@@ -23,6 +23,7 @@ from hlo.ir.literal import Literal
 from hlo.ops.movement import IotaAttributes
 
 FAR = 1 << 40  # Further than any two indices are apart.
+MOST_LOOKED_AT = 1 << 22  # Elements of a constant mask.
 
 
 class Band(Struct, frozen=True):
@@ -58,29 +59,13 @@ class Band(Struct, frozen=True):
 ALL, NOWHERE = Band(), Band(1, 0)
 
 
-class Part(Struct, frozen=True):
-    """Elements that lie in a band. is_exact: all elements of the band, and no others."""
-
-    band: Band
-    is_exact: bool = False
-
-    def meet(self, other: Part) -> Part:
-        return Part(self.band.meet(other.band), self.is_exact and other.is_exact)
-
-    def hull(self, other: Part) -> Part:
-        """Exact where no diagonal lies between two exact ones."""
-        one, two = sorted((self.band, other.band), key=lambda b: b.low)
-        joins = one.is_none or two.is_none or two.low <= one.high + 1
-        return Part(one.hull(two), self.is_exact and other.is_exact and joins)
-
-
 class Truth(Struct, frozen=True):
     """Of a predicate's two dimensions, first < second: where it holds, and where it does not."""
 
     first: int
     second: int
-    true: Part
-    false: Part
+    true: Band
+    false: Band
 
 
 class Linear(Struct, frozen=True):
@@ -154,7 +139,7 @@ def _of_one(one: Instruction, inner: Linear | Truth) -> Linear | Truth | None:
 def _narrowed(*sides: Linear | Truth | None) -> Truth | None:
     """a and b, where the distance of indices says something of one of them alone, or of others."""
     found = next((side for side in sides if isinstance(side, Truth)), None)
-    return found and Truth(found.first, found.second, Part(found.true.band), Part(ALL))
+    return found and Truth(found.first, found.second, found.true, ALL)
 
 
 def _is_alike(a: Truth, b: Truth) -> bool:
@@ -166,17 +151,28 @@ def _counted(iota: Instruction) -> Linear | None:
     return _in_range(Linear(tuple(int(d == along) for d in range(iota.shape.rank)), 0), iota)
 
 
-def _uniform(constant: Instruction) -> Linear | None:
-    """A constant of one integer."""
+def _known(constant: Instruction) -> Linear | Truth | None:
+    """A constant of one integer, or of a matrix of truth values."""
     literal = constant.attributes.get("literal")
     if not isinstance(literal, Literal) or literal.is_elided or literal.shape.is_tuple:
         return None
-    if not constant.shape.dtype.is_integral or constant.shape.size != 1:
+    shape = constant.shape
+    if shape.dtype.is_pred and shape.rank == 2 and 0 < shape.size <= MOST_LOOKED_AT:
+        holds = np.asarray(literal.array, bool)
+        return Truth(0, 1, _seen(holds), _seen(~holds))
+    if not shape.dtype.is_integral or shape.size != 1:
         return None
-    return Linear((0,) * constant.shape.rank, int(np.asarray(literal.array).reshape(-1)[0]))
+    return Linear((0,) * shape.rank, int(np.asarray(literal.array).reshape(-1)[0]))
 
 
-_LEAVES = {"iota": _counted, "constant": _uniform}
+def _seen(holds: np.ndarray) -> Band:
+    """Where a matrix holds."""
+    rows, columns = np.nonzero(holds)
+    apart = columns - rows
+    return Band(int(apart.min()), int(apart.max())) if apart.size else NOWHERE
+
+
+_LEAVES = {"iota": _counted, "constant": _known}
 
 
 def _sum(a: Linear, b: Linear, sign: int) -> Linear:
@@ -216,11 +212,10 @@ def _moved(one: Instruction, inner: Linear | Truth) -> Linear | Truth | None:
     return _ordered(first, second, inner.true, inner.false)
 
 
-def _ordered(first: int, second: int, true: Part, false: Part) -> Truth:
+def _ordered(first: int, second: int, true: Band, false: Band) -> Truth:
     if first < second:
         return Truth(first, second, true, false)
-    parts = (Part(p.band.transposed, p.is_exact) for p in (true, false))
-    return Truth(second, first, *parts)
+    return Truth(second, first, true.transposed, false.transposed)
 
 
 def _compared(difference: Linear, direction: str) -> Truth | None:
@@ -230,12 +225,11 @@ def _compared(difference: Linear, direction: str) -> Truth | None:
         return None
     first, second = sorted(moving, key=lambda d: difference.steps[d])
     at = -difference.start  # second - first = at  where the difference is 0
-    below, above = Part(Band(high=at - 1), True), Part(Band(low=at + 1), True)
-    least, most = Part(Band(low=at), True), Part(Band(high=at), True)
-    equal, others = Part(Band(at, at), True), Part(ALL)
+    below, above, least, most = Band(high=at - 1), Band(low=at + 1), Band(low=at), Band(high=at)
+    equal = Band(at, at)
     sides = {
         "GE": (least, below), "GT": (above, most), "LE": (most, above), "LT": (below, least),
-        "EQ": (equal, others), "NE": (others, equal),
+        "EQ": (equal, ALL), "NE": (ALL, equal),
     }  # fmt: skip
     return _ordered(first, second, *sides[direction])
 
@@ -270,7 +264,7 @@ def live_band(value: Instruction, computation: Computation) -> tuple[int, int, B
         for number, operand in enumerate(member.operands):
             if operand in on_it:
                 part = (None, truth.true, truth.false)[number] if truth else None
-                seen = own.meet(part.band) if part else own
+                seen = own.meet(part) if part else own
                 live[operand] = live[operand].hull(seen)
     (pair,) = pairs
     return (*pair, live[value])

@@ -67,7 +67,7 @@ def zeros_of(value: Instruction, steps: int = MOST_STEPS) -> Zeros | None:
             return _selected(value)
         case "convert" if value.operands[0].shape.dtype.is_pred:
             truth = bands_of(value.operands[0])
-            return _known(value, truth, truth.true.band) if truth else None
+            return _known(value, truth, truth.true) if truth else None
         case "multiply":
             found = (zeros_of(operand, steps - 1) for operand in value.operands)
             return next((zeros for zeros in found if zeros), None)
@@ -84,7 +84,7 @@ def _selected(select: Instruction) -> Zeros | None:
     truth = bands_of(predicate)
     if truth is None:
         return None
-    return _known(select, truth, (truth.false if is_zero[0] else truth.true).band)
+    return _known(select, truth, truth.false if is_zero[0] else truth.true)
 
 
 def _moved(value: Instruction, zeros: Zeros | None) -> Zeros | None:

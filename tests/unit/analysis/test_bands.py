@@ -1,10 +1,10 @@
-"""Bands hold every place where a predicate of counted indices holds, exact ones no other."""
+"""Bands hold every place where a predicate of counted indices holds."""
 
 import numpy as np
 import pytest
 
 import hlo
-from hlo.analysis.bands import ALL, FAR, NOWHERE, Band, Part, Truth, bands_of, live_band
+from hlo.analysis.bands import ALL, FAR, NOWHERE, Band, Truth, bands_of, live_band
 from hlo.ir.module import Module
 
 ROWS, COLUMNS = 5, 7
@@ -58,11 +58,9 @@ def predicate(body: str) -> Module:
     return hlo.parse(f"HloModule m\nENTRY e {{{COUNTED}\n{body}\n  ROOT o = pred[5,7] copy(p)\n}}")
 
 
-def check_part(part: Part, holds: np.ndarray) -> None:
+def check_band(band: Band, holds: np.ndarray) -> None:
     apart = np.arange(COLUMNS)[None, :] - np.arange(ROWS)[:, None]
-    inside = (part.band.low <= apart) & (apart <= part.band.high)
-    assert not (holds & ~inside).any()
-    assert not part.is_exact or (holds == inside).all()
+    assert not (holds & ~((band.low <= apart) & (apart <= band.high))).any()
 
 
 @pytest.mark.parametrize("name", PREDICATES)
@@ -72,23 +70,23 @@ def test_bands_hold_the_predicate_when_indices_are_counted(name: str) -> None:
     assert truth is not None
     assert (truth.first, truth.second) == (0, 1)
     holds = np.asarray(hlo.evaluate(module))
-    check_part(truth.true, holds)
-    check_part(truth.false, ~holds)
+    check_band(truth.true, holds)
+    check_band(truth.false, ~holds)
 
 
 @pytest.mark.parametrize(
     ("name", "true"),
     [
-        ("lower", Part(Band(high=0), True)),
-        ("shifted", Part(Band(high=1), True)),
-        ("window", Part(Band(-2, 1), True)),
-        ("outside", Part(ALL, False)),
-        ("two_sides", Part(ALL, False)),
-        ("joined", Part(Band(high=2), True)),
-        ("off_diagonal", Part(ALL, False)),
+        ("lower", Band(high=0)),
+        ("shifted", Band(high=1)),
+        ("window", Band(-2, 1)),
+        ("outside", ALL),
+        ("two_sides", ALL),
+        ("joined", Band(high=2)),
+        ("off_diagonal", ALL),
     ],
 )
-def test_bands_are_as_narrow_as_diagonals_say(name: str, true: Part) -> None:
+def test_bands_are_as_narrow_as_diagonals_say(name: str, true: Band) -> None:
     truth = bands_of(predicate(PREDICATES[name]).entry.root)
     assert truth is not None
     assert truth.true == true
@@ -121,7 +119,15 @@ def test_and_keeps_a_band_when_the_other_side_is_unknown() -> None:
       a = pred[5,7] compare(r, c), direction=GE
       p = pred[5,7] and(v, a)"""
     truth = bands_of(predicate(body).entry.root)
-    assert truth == Truth(0, 1, Part(Band(high=0)), Part(ALL))
+    assert truth == Truth(0, 1, Band(high=0), ALL)
+
+
+def test_constant_masks_are_looked_at() -> None:
+    rows = ",".join("{" + ",".join(str(int(j <= i + 1)) for j in range(7)) + "}" for i in range(5))
+    module = hlo.parse(f"HloModule m\nENTRY e {{ ROOT p = pred[5,7] constant({{{rows}}}) }}")
+    assert bands_of(module.entry.root) == Truth(0, 1, Band(-4, 1), Band(2, 6))
+    none = hlo.parse("HloModule m\nENTRY e { ROOT p = pred[1,2] constant({{0,0}}) }")
+    assert bands_of(none.entry.root) == Truth(0, 1, NOWHERE, Band(0, 1))
 
 
 LIVE = """HloModule m

@@ -25,6 +25,7 @@ from hlo.backend.lanes.transposed import turned_parts
 from hlo.backend.lanes.types import storage_scalar
 from hlo.backend.loops.schedule import Plan
 from hlo.ir.dtype import DType
+from hlo.machine import COMMON
 
 UPPER = Bands(Band(low=0), is_rest_made=False)
 MIRRORED = Plan(("mirrored: the elements below the diagonal are those above",))
@@ -42,7 +43,7 @@ def upper_half(c: Contraction, ring: Ring, epilogue: Epilogue | None) -> Contrac
     dtype = epilogue.dtype if epilogue else c.out
     if dtype.item_bytes != ring.scalar_bytes or dtype.is_complex:
         return c
-    rates = ring.target.machine.rates
+    rates = COMMON.rates
     moved = c.batches * c.m * c.n * c.out.item_bytes  # half is read, half is written
     pays = c.flops / 2 / rates.contracted_ops > moved / rates.memory_bytes + rates.share_us
     return replace(c, bands=UPPER) if pays else c

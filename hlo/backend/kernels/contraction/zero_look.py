@@ -30,6 +30,7 @@ from hlo.backend.kernels.contraction.ring import element_address, is_plain
 from hlo.backend.lanes import masked
 from hlo.indexing.queries import operand_dims
 from hlo.ir.instruction import Instruction
+from hlo.machine import COMMON
 
 CHUNK = 1 << 14  # Numbers that a unit looks at.
 LEAST = 64  # Rows, columns and depths.
@@ -60,13 +61,13 @@ def _opened(band: Band, dims: Sequence[int], first: int, second: int) -> Band:
     """The band without ends that leave nothing out."""
     if not {first, second} <= set(range(len(dims))):
         return ALL
-    low = band.low if band.low > 1 - dims[first] else -FAR
-    return Band(low, band.high if band.high < dims[second] - 1 else FAR)
+    low = min(band.low, FAR) if band.low > 1 - dims[first] else -FAR
+    return Band(low, max(band.high, -FAR) if band.high < dims[second] - 1 else FAR)
 
 
 def limited(plan: ProductPlan) -> ProductPlan | None:
     """The plan without the depths at which factors are said to be zero; None where there are none,
-    or too few to look for.
+    or too few to look for. The same for all machines: signs of zeros may depend on it.
     """
     c, ring = plan.contraction, plan.ring
     if not c.zeros.has_depths or c.is_diagonal or min(c.m, c.n, c.k) < LEAST:
@@ -80,7 +81,7 @@ def limited(plan: ProductPlan) -> ProductPlan | None:
         return None
     bands = replace(c.zeros, result=c.bands.result)
     found = replace(plan, contraction=replace(c, bands=bands))
-    share, rates = share_of(found), ring.target.machine.rates
+    share, rates = share_of(found), COMMON.rates
     saved = (share_of(plan) - share) * c.flops / rates.contracted_ops
     looked = sum(reach(c, side) * ring.scalar_bytes for side in ("lhs", "rhs"))
     pays = saved > looked / rates.memory_bytes + 3 * rates.share_us
