@@ -23,6 +23,7 @@ from hlo.ir.literal import Literal
 from hlo.ops.movement import IotaAttributes
 
 FAR = 1 << 40  # Further than any two indices are apart.
+MOST_BEHIND = 100  # Instructions behind a predicate.
 MOST_LOOKED_AT = 1 << 22  # Elements of a constant mask.
 
 
@@ -79,14 +80,37 @@ Known = dict[Instruction, Linear | Truth]
 
 
 def bands_of(predicate: Instruction) -> Truth | None:
-    """Where a predicate holds; None where it is no matter of two indices' distance. O(edges)."""
+    """Where a predicate holds; None where it is no matter of two indices' distance. What is behind
+    it is looked at as far as it is little, and integers or truth values.
+    """
     known: Known = {}
-    for one in computed_from(predicate):
+    for one in _behind(predicate):
         found = _found(one, known)
         if found is not None:
             known[one] = found
     truth = known.get(predicate)
     return truth if isinstance(truth, Truth) else None
+
+
+def _behind(predicate: Instruction) -> list[Instruction]:
+    """What a predicate is made from, operands first; nothing where that is much."""
+    found: dict[Instruction, None] = {}
+    stack = [predicate]
+    while stack:
+        top = stack[-1]
+        waiting = [o for o in top.operands if o not in found and _may_count(o)]
+        if waiting:
+            stack += waiting
+        else:
+            found[stack.pop()] = None
+        if len(stack) > MOST_BEHIND or len(found) > MOST_BEHIND:
+            return []
+    return list(found)
+
+
+def _may_count(value: Instruction) -> bool:
+    dtype = value.shape.dtype if value.shape.is_array else None
+    return dtype is not None and (dtype.is_integral or dtype.is_pred)
 
 
 def _found(one: Instruction, known: Known) -> Linear | Truth | None:

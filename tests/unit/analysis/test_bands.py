@@ -122,6 +122,12 @@ def test_and_keeps_a_band_when_the_other_side_is_unknown() -> None:
     assert truth == Truth(0, 1, Band(high=0), ALL)
 
 
+def test_long_chains_are_not_looked_through() -> None:
+    chain = "\n".join(f"c{n} = s32[5,7] add(c{n - 1}, two)" for n in range(1, 2000))
+    body = f"c0 = s32[5,7] copy(c)\n{chain}\np = pred[5,7] compare(r, c1999), direction=GE"
+    assert bands_of(predicate(body).entry.root) is None
+
+
 def test_constant_masks_are_looked_at() -> None:
     rows = ",".join("{" + ",".join(str(int(j <= i + 1)) for j in range(7)) + "}" for i in range(5))
     module = hlo.parse(f"HloModule m\nENTRY e {{ ROOT p = pred[5,7] constant({{{rows}}}) }}")
