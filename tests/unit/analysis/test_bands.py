@@ -123,8 +123,8 @@ def test_and_keeps_a_band_when_the_other_side_is_unknown() -> None:
 
 
 def test_long_chains_are_not_looked_through() -> None:
-    chain = "\n".join(f"c{n} = s32[5,7] add(c{n - 1}, two)" for n in range(1, 2000))
-    body = f"c0 = s32[5,7] copy(c)\n{chain}\np = pred[5,7] compare(r, c1999), direction=GE"
+    chain = "\n".join(f"c_{n} = s32[5,7] add(c_{n - 1}, two)" for n in range(1, 2000))
+    body = f"c_0 = s32[5,7] copy(c)\n{chain}\np = pred[5,7] compare(r, c_1999), direction=GE"
     assert bands_of(predicate(body).entry.root) is None
 
 

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from hlo.analysis.bands import Band
 from hlo.backend.ir.arithmetic import add, split_index, strided, times
-from hlo.backend.ir.control import each, ranged, when
+from hlo.backend.ir.control import each
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.axes import Bands, Contraction
 from hlo.backend.kernels.contraction.result import Epilogue
@@ -29,6 +30,7 @@ from hlo.machine import COMMON
 
 UPPER = Bands(Band(low=0), is_rest_made=False)
 MIRRORED = Plan(("mirrored: the elements below the diagonal are those above",))
+SIDE = 8  # The most rows of a square: of more, LLVM takes as long as for the product.
 LEAST = 64  # Rows; of fewer most tiles meet the diagonal.
 
 
@@ -59,18 +61,18 @@ def _is_symmetric(c: Contraction) -> bool:
 
 
 def mirror_kernel(c: Contraction, ring: Ring, dtype: DType) -> Kernel:
-    """buffers: the result, of a type as wide as the ring's. A unit makes so many rows as a vector
-    has lanes, left of the diagonal.
+    """buffers: the result, of a type as wide as the ring's. A unit makes the rows of a square, left
+    of the diagonal.
 
     The last square of a row or column of squares ends with the matrix, so that it may reach over
     the diagonal: elements below it alone are written.
     """
     w = Writer()
-    (row,), lanes = c.rows, ring.lanes
+    (row,), lanes = c.rows, min(ring.lanes, SIDE)
     scalar, size = storage_scalar(dtype), dtype.item_bytes
     squares = -(-c.m // lanes)
     result = w.buffer_address(0)
-    type = vector_of(scalar, lanes)
+    type, lane = vector_of(scalar, lanes), counted("i64", lanes)
 
     def place(square: Value) -> Value:
         return w.intrinsic("llvm.umin", "i64", times(w, square, lanes), w.int(c.m - lanes))
@@ -79,34 +81,20 @@ def mirror_kernel(c: Contraction, ring: Ring, dtype: DType) -> Kernel:
         index = add(w, add(w, base, times(w, i, row.out)), j)
         return element_address(w, result, index, dtype)
 
-    def turn(base: Value, first: Value, other: Value, apart: int | None) -> None:
-        """The square from row `first` and column `other` on, of the one above the diagonal. apart:
-        by how much its rows are further than its columns, where it reaches over the diagonal.
-        """
-        rows = [add(w, other, w.int(r)) for r in range(lanes)]
-        above = [w.load(at(base, i, first), type, size) for i in rows]
+    def turn(base: Value, first: Value, other: Value) -> None:
+        """The square from row `first` and column `other` on, of the one above the diagonal."""
+        apart = w.binary("sub", first, other)
+        above = [w.load(at(base, add(w, other, w.int(r)), first), type, size) for r in range(lanes)]
         for r, line in enumerate(turned_parts(w, above)):
-            to = at(base, add(w, first, w.int(r)), other)
-            if apart is None:
-                w.store(line, to, size)
-            elif kept := min(apart + r, lanes):
-                mask = masked.constant_mask([lane < kept for lane in range(lanes)])
-                masked.store(w, line, to, size, mask if kept < lanes else None)
+            mask = w.compare("icmp slt", lane, w.splat(add(w, apart, w.int(r)), lanes))
+            masked.store(w, line, at(base, add(w, first, w.int(r)), other), size, mask)
 
     def unit(number: Value) -> None:
         batch, square = split_index(w, number, (c.batches, squares))
         base = strided(w, batch, [(a.size, a.out) for a in c.batch])
         first = place(square)
-        last = w.int(squares - 1)
-        short = squares * lanes - c.m  # how far the last square is moved back
-        whole = square
-        if short:  # the one before the last meets its rows
-            is_last = w.compare("icmp eq", square, last)
-            whole = w.binary("sub", square, w.cast("zext", is_last, "i64"))
-            before = w.int((squares - 2) * lanes)
-            when(w, is_last, lambda: turn(base, first, before, lanes - short))
-        ranged(w, w.int(0), whole, lambda n: turn(base, first, times(w, n, lanes), None))
-        turn(base, first, first, 0)
+        behind = add(w, square, w.int(1))
+        each(w, w.int(0), behind, lambda n: turn(base, first, place(n)))
 
     each(w, BEGIN, END, unit)
     moved = c.batches * c.m * c.n * size
