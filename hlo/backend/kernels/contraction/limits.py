@@ -21,6 +21,7 @@ from hlo.backend.kernels.contraction.axes import Bands
 from hlo.backend.kernels.contraction.packing_form import Panels
 from hlo.backend.kernels.contraction.product_plan import ProductPlan
 
+SAMPLES = 16  # Tiles, and panels, that stand for all.
 Range = tuple[Value, Value]  # [first, last)
 
 
@@ -107,15 +108,18 @@ def _reach(w: Writer, panels: Panels, own: Range) -> Range:
 
 
 def share_of(plan: ProductPlan) -> float:
-    """Which part of all products of a plan are computed, about."""
-    bands, rows, columns = plan.contraction.bands, plan.rows, plan.columns
+    """Which part of all products of a plan are computed, about: of some tiles and panels."""
+    bands, k = plan.contraction.bands, plan.contraction.k
     if bands.is_all:
         return 1.0
-    found = 0.0
-    for i in range(rows.count):
-        for j in range(columns.count):
-            found += _share(bands, plan.contraction.k, _known(rows, i), _known(columns, j))
-    return found / (rows.count * columns.count)
+    rows, columns = _some(plan.rows), _some(plan.columns)
+    return sum(_share(bands, k, i, j) for i in rows for j in columns) / (len(rows) * len(columns))
+
+
+def _some(panels: Panels) -> list[tuple[int, int]]:
+    """The indices of panels that stand for all."""
+    count = min(panels.count, SAMPLES)
+    return [_known(panels, (2 * n + 1) * panels.count // (2 * count)) for n in range(count)]
 
 
 def _known(panels: Panels, panel: int) -> tuple[int, int]:
