@@ -3,9 +3,18 @@ verifies all IR, which it does not do outside the tests.
 """
 
 import os
+import tempfile
 
+import pytest
 from hypothesis import settings
 
 os.environ.setdefault("HLO_VERIFY_IR", "1")
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What tests and their processes leave behind goes where pytest clears up after three runs."""
+    folder = str(tmp_path_factory.mktemp("scratch"))
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
