@@ -54,6 +54,14 @@ def decisions_of(instruction: Instruction) -> Decisions:
         return Decisions()
 
 
+def without_zeros(dot: Instruction) -> Attributes:
+    """A dot's attributes for one of other factors, of which nothing is said."""
+    kept = dict(dot.attributes)
+    if decisions_of(dot).zeros:
+        del kept["backend_config"]
+    return kept
+
+
 def with_zeros_of(dot: Instruction, factors: Sequence[Shape]) -> Attributes:
     """A dot's attributes for a part of it: what is said of factors that are cut there is left out.
 
@@ -67,5 +75,5 @@ def with_zeros_of(dot: Instruction, factors: Sequence[Shape]) -> Attributes:
         pairs = [(o.shape.dims, part.dims) for o, part in zip(dot.operands, factors, strict=True)]
         is_known = side in (0, 1) and all(0 <= d < len(pairs[side][0]) for d in dims)
         if not is_known or any(pairs[side][0][d] != pairs[side][1][d] for d in dims):
-            return {name: value for name, value in attributes.items() if name != "backend_config"}
+            return without_zeros(dot)
     return attributes

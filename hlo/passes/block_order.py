@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hlo.analysis.block_size import LEAST_SAVED_BYTES
+from hlo.analysis.decisions import without_zeros
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32
 from hlo.ir.instruction import Attributes, Instruction
@@ -89,7 +90,7 @@ def _exchange(computation: Computation, dot: Instruction, ordered: Ordered) -> N
     sizes, rank = dot.shape.dims, dot.shape.rank
     shape = dot.shape.with_dims((*sizes[:batch], *sizes[batch + rows :], *sizes[batch:][:rows]))
     turned = (*range(batch), *range(batch + columns, rank), *range(batch, batch + columns))
-    attributes = dict(dot.attributes)
+    attributes = dict(without_zeros(dot))
     for kind in ("batch", "contracting"):
         for side, other in (("lhs", "rhs"), ("rhs", "lhs")):
             attributes.pop(f"{side}_{kind}_dims", None)
@@ -147,7 +148,7 @@ def _order(computation: Computation, dot: Instruction, number: int, ordered: Ord
         moved = computation.new("transpose", shape, [operand], {"dimensions": order}, like=dot)
         ordered.moved[operand, order] = moved
     ordered.dots.setdefault(dot, dot.attributes)
-    attributes = dict(dot.attributes)
+    attributes = dict(without_zeros(dot))
     attributes[f"{side}_contracting_dims"] = tuple(order.index(d) for d in depth)
     if batch:
         attributes[f"{side}_batch_dims"] = tuple(range(len(batch)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlo.analysis.decisions import without_zeros
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
@@ -119,7 +120,7 @@ def _is_turned_again(value: Instruction) -> bool:
 
 def _exchanged(dot: Instruction) -> dict[str, object]:
     """The attributes of the product of the same two in the other order."""
-    attributes = dict(dot.attributes)
+    attributes = dict(without_zeros(dot))
     for kind in ("contracting", "batch"):
         for side, other in (("lhs", "rhs"), ("rhs", "lhs")):
             attributes.pop(f"{side}_{kind}_dims", None)

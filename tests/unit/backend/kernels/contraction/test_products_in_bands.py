@@ -174,6 +174,17 @@ def test_what_nobody_can_mean_is_left_out_of_parts(said: tuple[int, ...]) -> Non
     assert "backend_config" not in kept
 
 
+def test_exchanged_factors_are_nobodys_triangles() -> None:
+    text = (
+        triangular(LOWER)
+        .replace("ROOT r =", "d =")
+        .replace("}} }", "}}\n ROOT t = f32[90,150] transpose(d), dimensions={1,0} }")
+    )
+    root = hlo.optimize(hlo.parse(text), "algsimp").entry.root
+    assert (root.opcode, root.operands[0].name) == ("dot", "y")
+    assert not decisions_of(root).zeros
+
+
 def gram(dtype: str, dims: Sequence[int], depth: int, *, batch: bool = False) -> str:
     """x x^T or x^T x, by which dimension is depth."""
     shape, rows = ",".join(map(str, dims)), dims[-1] if depth == len(dims) - 2 else dims[-2]
