@@ -27,6 +27,7 @@ from hlo.analysis.blocking import (
     number,
     operand_cuts,
 )
+from hlo.analysis.decisions import with_zeros_of
 from hlo.analysis.leaves import leaves_of
 from hlo.attributes.slices import SliceDim
 from hlo.ir.computation import Computation
@@ -189,13 +190,15 @@ class _Cutting:
             inner.new("parameter", o.shape, (), {"parameter_number": n})
             for n, o in enumerate(operands)
         ]
-        product = inner.new("dot", shape, taken[:2], dot.attributes, like=dot)
+        attributes = with_zeros_of(dot, [factor.shape for factor in factors])
+        product = inner.new("dot", shape, taken[:2], attributes, like=dot)
         inner.root = inner.new("add", shape, [product, taken[2]], like=dot)
         said: Attributes = {"kind": "kOutput", "calls": inner}
         return self._made.new("fusion", shape, operands, said, like=dot, name=dot.name)
 
     def _twin(self, instruction: Instruction, at: Span) -> Instruction:
-        attributes, cuts = instruction.attributes, operand_cuts(instruction, at, self._block)
+        attributes = instruction.attributes
+        cuts = operand_cuts(instruction, at, self._block)
         if instruction.opcode == "parameter":
             shape = self._block.cut(instruction.shape, at)
             return self._parameter((instruction, at), shape, instruction.name)
@@ -203,6 +206,7 @@ class _Cutting:
             return self._counted(instruction, at, Start(dimension))
         assert cuts is not None, f"{instruction.name} can be cut"
         operands = [self._twins[cut] for cut in cuts]
+        attributes = with_zeros_of(instruction, [o.shape for o in operands])
         if (inner := fused_scope(instruction, at)) != OUTERMOST:
             callee, given = self._inside[inner]
             attributes = {**attributes, "calls": callee}

@@ -9,21 +9,27 @@ about, and takes it anew, as the pass would, where it is absent or does not fit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Struct
 
-from hlo.ir.instruction import Instruction
+from hlo.ir.instruction import Attributes, Instruction
+from hlo.ir.shape import Shape
 
 
 class Decisions(Struct, frozen=True, omit_defaults=True):
     """block: a block's sizes in the leading dimensions of a fusion's results (block_size.py).
     loop_order: a result's dimensions, the outermost loop's first (loop_order.py).
     is_overwritten: of memory without values, that the program fills all of it before it reads any.
+    zeros: of a dot's factors: a factor's number, two of its dimensions, and the least and the most
+    of (index in the second) - (index in the first) at which elements are not zero. The run looks.
     """
 
     block: tuple[int, ...] = ()
     loop_order: tuple[int, ...] = ()
     is_overwritten: bool = False
+    zeros: tuple[tuple[int, int, int, int, int], ...] = ()
 
 
 class _Config(Struct, frozen=True):
@@ -46,3 +52,28 @@ def decisions_of(instruction: Instruction) -> Decisions:
         return msgspec.json.decode(text, type=_Config).hlo
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return Decisions()
+
+
+def without_zeros(dot: Instruction) -> Attributes:
+    """A dot's attributes for one of other factors, of which nothing is said."""
+    kept = dict(dot.attributes)
+    if decisions_of(dot).zeros:
+        del kept["backend_config"]
+    return kept
+
+
+def with_zeros_of(dot: Instruction, factors: Sequence[Shape]) -> Attributes:
+    """A dot's attributes for a part of it: what is said of factors that are cut there is left out.
+
+    factors: their shapes in the part.
+    """
+    attributes = dot.attributes
+    said = decisions_of(dot).zeros if dot.opcode == "dot" else ()
+    if not said:
+        return attributes
+    for side, *dims, _, _ in said:
+        pairs = [(o.shape.dims, part.dims) for o, part in zip(dot.operands, factors, strict=True)]
+        is_known = side in (0, 1) and all(0 <= d < len(pairs[side][0]) for d in dims)
+        if not is_known or any(pairs[side][0][d] != pairs[side][1][d] for d in dims):
+            return without_zeros(dot)
+    return attributes

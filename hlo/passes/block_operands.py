@@ -20,6 +20,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from hlo.analysis.blocking import number
+from hlo.analysis.decisions import without_zeros
 from hlo.analysis.fusibility import is_elementwise
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees, clone_computation, post_order
@@ -122,7 +123,7 @@ def transposed(value: Instruction, dims: Dims, known: Operands) -> Instruction:
 def turn(dot: Instruction, number: int, dims: Dims) -> None:
     """A dot's attributes for an operand whose dimensions come in another order."""
     side = ("lhs", "rhs")[number]
-    attributes = dict(dot.attributes)
+    attributes = dict(without_zeros(dot))
     for name in (f"{side}_contracting_dims", f"{side}_batch_dims"):
         if name in attributes:
             attributes[name] = tuple(dims.index(d) for d in ints(dot, name))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hlo.analysis.block_size import LEAST_SAVED_BYTES
+from hlo.analysis.decisions import without_zeros
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32
 from hlo.ir.instruction import Attributes, Instruction
@@ -96,7 +97,7 @@ def _exchange(computation: Computation, dot: Instruction, ordered: Ordered) -> N
     sizes, rank = dot.shape.dims, dot.shape.rank
     shape = dot.shape.with_dims((*sizes[:batch], *sizes[batch + rows :], *sizes[batch:][:rows]))
     turned = (*range(batch), *range(batch + columns, rank), *range(batch, batch + columns))
-    attributes = dict(dot.attributes)
+    attributes = dict(without_zeros(dot))
     for kind in ("batch", "contracting"):
         for side, other in (("lhs", "rhs"), ("rhs", "lhs")):
             attributes.pop(f"{side}_{kind}_dims", None)

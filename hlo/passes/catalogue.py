@@ -84,6 +84,7 @@ NEEDS: dict[str, Set[str]] = {
     "while-loop-state-splitting": frozenset({"while"}),
     "while-loop-unroller": frozenset({"while"}),
     "window-separation": frozenset({"reduce-window"}),
+    "zero-bands": frozenset({"iota"}),
 }
 
 
@@ -179,6 +180,7 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         "row-update-mover",
         "overwritten-start-remover",
         "dce",
+        "zero-bands",
         "fusion",
         "gate-fusion",
         *FUSED,
@@ -237,6 +239,8 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("gate-fusion", "dce", "the computations of what was joined are nobody's"),
     ("mask-skipping", "fusion", "what a mask leaves out is not seen inside of fusions"),
     ("concatenate-parting", "score-order", "scores with others beside them are scores by then"),
+    ("zero-bands", "fusion", "masks of factors are not seen inside of fusions"),
+    ("mask-skipping", "zero-bands", "bands of scores are products of their own"),
     ("score-order", "mask-skipping", "bands are cut of scores in one order"),
     ("cse", "mask-skipping", "equal masks of scores and their gradients are one value"),
     ("fusion", "tuple-simplifier", "a kernel's results that are packed again are its own tuple"),

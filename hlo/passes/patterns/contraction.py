@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlo.analysis.decisions import without_zeros
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
@@ -86,12 +87,14 @@ def product_of_columns(root: Instruction) -> Instruction | None:
 @rewrite("transpose", operand="dot")
 def transpose_of_dot(root: Instruction) -> Instruction | None:
     """transpose(dot(x, y), p) => transpose(dot(y, x), q)
-    where a free dim of x, longer than 1, becomes the last one, and nobody else reads the dot
+    where a free dim of x, longer than 1, becomes the last one, nobody else reads the dot, and no
+    transpose reads the result
 
-    Rows are then moved whole, or nothing is.
+    Rows are then moved whole, or nothing is. Two transposes are one, which may be none: a result
+    that is wanted in the order in which the dot makes it.
     """
     (dot,) = root.operands
-    if len(dot.users) != 1 or not is_plain(dot.shape):
+    if len(dot.users) != 1 or not is_plain(dot.shape) or _is_turned_again(root):
         return None
     order = ints(root, "dimensions")
     x, y = dot.operands
@@ -111,9 +114,13 @@ def transpose_of_dot(root: Instruction) -> Instruction | None:
     return make(root, "transpose", made, shape=root.shape, dimensions=after)
 
 
+def _is_turned_again(value: Instruction) -> bool:
+    return any(user.opcode == "transpose" for user in value.users)
+
+
 def _exchanged(dot: Instruction) -> dict[str, object]:
     """The attributes of the product of the same two in the other order."""
-    attributes = dict(dot.attributes)
+    attributes = dict(without_zeros(dot))
     for kind in ("contracting", "batch"):
         for side, other in (("lhs", "rhs"), ("rhs", "lhs")):
             attributes.pop(f"{side}_{kind}_dims", None)

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.analysis.bands import ALL, Band
 from hlo.indexing.affine import row_major_strides
 from hlo.indexing.queries import OperandDims, operand_dims
 from hlo.indexing.reductions import term_extents
@@ -64,8 +65,35 @@ class Operand(Struct, frozen=True):
         return (self.offset, *(start.stride for start in self.starts))
 
 
+class Bands(Struct, frozen=True):
+    """Of one axis of rows, one of columns and one of depth what matters. result: elements by row
+    and column. lhs, rhs: elements by row, or column, and depth, that are not zero. is_rest_made:
+    whether an epilogue writes the result beside its band, of any sums.
+    """
+
+    result: Band = ALL
+    lhs: Band = ALL
+    rhs: Band = ALL
+    is_rest_made: bool = True
+
+    @property
+    def swapped(self) -> Bands:
+        return Bands(self.result.transposed, self.rhs, self.lhs, self.is_rest_made)
+
+    @property
+    def has_depths(self) -> bool:
+        """Whether tiles do without some depths."""
+        return not (self.lhs.is_all and self.rhs.is_all)
+
+    @property
+    def is_all(self) -> bool:
+        return self.result.is_all and not self.has_depths
+
+
 class Contraction(Struct, frozen=True):
-    """The index sets, outermost axis first, and the arrays."""
+    """The index sets, outermost axis first, and the arrays. bands: what of them matters. zeros:
+    what is said of the factors, which the run has to find so.
+    """
 
     batch: Axes
     rows: Axes
@@ -75,6 +103,8 @@ class Contraction(Struct, frozen=True):
     rhs: Operand
     out: DType
     out_buffer: int = 2
+    bands: Bands = Bands()
+    zeros: Bands = Bands()
 
     @property
     def batches(self) -> int:
@@ -112,6 +142,8 @@ class Contraction(Struct, frozen=True):
             depth=tuple(a.swapped for a in self.depth),
             lhs=self.rhs,
             rhs=self.lhs,
+            bands=self.bands.swapped,
+            zeros=self.zeros.swapped,
         )
 
 
@@ -171,6 +203,8 @@ def normal(contraction: Contraction, lanes: int) -> Contraction:
             batch=_by_out((*c.batch[:-1], *c.columns, *c.rows[:-1])),
             rows=c.rows[-1:],
             columns=c.batch[-1:],
+            bands=Bands(),
+            zeros=Bands(),
         )
     if _innermost(c.rows) < _innermost(c.columns):
         c = c.swapped
@@ -221,3 +255,14 @@ def dot_contraction(dot: Instruction) -> Contraction:
         rhs=Operand(rhs.dtype, 1),
         out=dot.shape.dtype,
     )
+
+
+def result_bands(dot: Instruction, live: tuple[int, int, Band]) -> Bands:
+    """What of a dot's result matters. live: a band of two dimensions; of those of one row and one
+    column each it is one of the contraction's, until its axes are others.
+    """
+    first, second, band = live
+    own, _ = operand_dims(dot)
+    rows = [d for d, (_, right) in enumerate(own) if right is None]
+    columns = [d for d, (left, _) in enumerate(own) if left is None]
+    return Bands(band) if (rows, columns) == ([first], [second]) else Bands()

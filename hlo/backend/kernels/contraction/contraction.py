@@ -37,6 +37,7 @@ from hlo.backend.kernels.contraction.axes import (
     dot_contraction,
     extent,
     normal,
+    result_bands,
 )
 from hlo.backend.kernels.contraction.beginnings import read_in_memory, start_buffers
 from hlo.backend.kernels.contraction.buffer_numbers import (
@@ -45,6 +46,7 @@ from hlo.backend.kernels.contraction.buffer_numbers import (
     place_of,
     placed,
 )
+from hlo.backend.kernels.contraction.calls import TOLD_BYTES, Calls, Made
 from hlo.backend.kernels.contraction.convolution import Base
 from hlo.backend.kernels.contraction.convolution_form import Form
 from hlo.backend.kernels.contraction.convolution_look import (
@@ -52,14 +54,14 @@ from hlo.backend.kernels.contraction.convolution_look import (
     noting,
     reads_factors_first,
     reads_results_alone,
-    told_again_kernel,
     untold_kernel,
 )
 from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
 from hlo.backend.kernels.contraction.convolution_words import held_in_words
-from hlo.backend.kernels.contraction.estimate import copy_work, reach
+from hlo.backend.kernels.contraction.estimate import reach
 from hlo.backend.kernels.contraction.gates import gated_plan
 from hlo.backend.kernels.contraction.gemv import Axpys, Dots, streamed
+from hlo.backend.kernels.contraction.mirror import MIRRORED, UPPER, mirror_kernel, upper_half
 from hlo.backend.kernels.contraction.packing_form import Packing
 from hlo.backend.kernels.contraction.packing_nest import packing_schedule
 from hlo.backend.kernels.contraction.padding import padding_kernel
@@ -91,7 +93,6 @@ from hlo.backend.kernels.contraction.split import (
     split_stream,
     sum_kernel,
 )
-from hlo.backend.kernels.contraction.subnormal_look import subnormal_kernel
 from hlo.backend.kernels.contraction.tile_nest import tile_packing_schedule, tile_schedule
 from hlo.backend.kernels.contraction.turning import columns_along_depth, on_copy
 from hlo.backend.kernels.contraction.vector_nest import vector_schedule
@@ -109,15 +110,14 @@ from hlo.backend.kernels.contraction.word_zeros import (
 )
 from hlo.backend.kernels.contraction.words import Worded, in_words
 from hlo.backend.kernels.contraction.words_packing import words_kernel, words_schedule
-from hlo.backend.loops.schedule import LoopSchedule, Plan
+from hlo.backend.kernels.contraction.zero_look import bands_of_zeros, limited
+from hlo.backend.loops.schedule import Plan
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 
-TOLD_BYTES = 1  # Bytes of what a look answers (convolution_look.py).
 _LOOK = "look: whether zeros beside the base met what is not finite"
 _REPAIR = "repair: products where they did, with the zeros left out"
-Made = Callable[[], LoopSchedule | Plan]
 
 
 def contraction_kernels(
@@ -135,10 +135,14 @@ def contraction_kernels(
     """
     if (inner := contraction_of(instruction)) is not None:
         return _fused_kernels(instruction, inner, target, known)
+    if len(set(instruction.operands)) == 1:
+        buffers = replace(buffers, rhs=buffers.lhs)
     sequence = _Sequence(target, epilogue, buffers, known)
     met: tuple[int, ...] = ()
     if instruction.opcode == "dot":
         c = placed(dot_contraction(instruction), buffers)
+        live = result_bands(instruction, epilogue.live) if epilogue else c.bands
+        c = replace(c, bands=live, zeros=bands_of_zeros(instruction))
     else:
         contraction, *arrays = held_in_words(instruction, target)
         c = placed(contraction, buffers)
@@ -172,7 +176,7 @@ def _fused_kernels(
     return contraction_kernels(contraction, target, epilogue, buffers, known)
 
 
-class _Sequence:
+class _Sequence(Calls):
     """The sequence being made."""
 
     def __init__(
@@ -182,17 +186,14 @@ class _Sequence:
         buffers: BufferNumbers,
         known: KnownLeaves,
     ) -> None:
-        self.target = target
+        super().__init__(target, buffers.temporaries)
         self.epilogue = epilogue
         self.buffers = buffers
         self.known = known
         self.prepared: dict[int, Prepared] = {}  # by their places
         self.early: set[int] = set(known.kept)  # places that do not wait for an iteration
-        self.calls: list[KernelCall] = []
-        self.temporaries: list[int] = []
         self.stores_once = True  # each result
         self.sums: Sums | None = None
-        self.reach = 0  # bytes that the product works on
 
     def add_before(
         self, kernel: Kernel, source: int, size: int, schedule: Made, starts: Sequence[int] = ()
@@ -200,9 +201,9 @@ class _Sequence:
         """A kernel that writes a new temporary from a buffer (from starts in it); the temporary's
         place.
         """
-        place = self._next_place
+        place = self.next_place
         self.temporaries.append(size)
-        self._call(kernel, schedule, source, place, *starts, is_early=source in self.early)
+        self.call(kernel, schedule, source, place, *starts, is_early=source in self.early)
         if source in self.early:
             self.early.add(place)
         return place
@@ -213,7 +214,7 @@ class _Sequence:
 
     def prepare(self, step: Preparing, source: int, size: int) -> int:
         """A new temporary that is made of a known buffer when the program is compiled."""
-        place, number = self._next_place, len(self.temporaries)
+        place, number = self.next_place, len(self.temporaries)
         before = self.prepared.get(source) or Prepared(0, source, ())
         self.prepared[place] = Prepared(number, before.leaf, (*before.steps, step))
         self.temporaries.append(size)
@@ -252,7 +253,7 @@ class _Sequence:
         if is_turned(c, ring):
             c = self._turned(c, ring)
         is_tiled = self._is_converted_once(c, ring)
-        if not is_tiled and (split := split_stream(c, ring, self._next_place)) is not None:
+        if not is_tiled and (split := split_stream(c, ring, self.next_place)) is not None:
             self._add_parts(c, ring, split, others)
         elif not is_tiled and (stream := streamed(c, ring, self.epilogue)) is not None:
             self.sums = vector_sums(stream.c, ring)
@@ -304,7 +305,7 @@ class _Sequence:
         product = AmxProduct(tiles, self.epilogue)
         shown = partial(tile_schedule, product)
         starts = start_buffers([tiles.c.lhs])
-        self._call(product.kernel(), shown, tiles.c.lhs.buffer, blocks, *others, *starts)
+        self.call(product.kernel(), shown, tiles.c.lhs.buffer, blocks, *others, *starts)
 
     def _add_words(self, worded: Worded, others: tuple[int, ...]) -> None:
         """The product on words, after what makes them."""
@@ -333,10 +334,10 @@ class _Sequence:
             row = zeros_contraction(c, c.lhs.buffer)
             assert ring.dot is not None, "of words"
             return self.prepare(PreparedZeros(row, ring.dot), c.rhs.buffer, zeros_bytes(c))
-        word = self._next_place
+        word = self.next_place
         self.temporaries.append(WORD_BYTES)
-        self._call(zero_word_kernel(), partial(Plan, ("zero: a word of zeros, moved",)), word)
-        place = self._next_place
+        self.call(zero_word_kernel(), partial(Plan, ("zero: a word of zeros, moved",)), word)
+        place = self.next_place
         self.temporaries.append(zeros_bytes(c))
         s32 = replace(ring, result=dt.S32)
         row = normal(zeros_contraction(c, word), ring.lanes)
@@ -360,8 +361,8 @@ class _Sequence:
             if not self.is_known(factor.buffer) or factor.buffer in self.known.subnormal
         ]
         early = [one for one in looked if one[1] in self.early]
-        before = self._told(c, early, is_early=True) if early else None
-        told = self._told(c, [one for one in looked if one not in early], before=before)
+        before = self.told(c, early, is_early=True) if early else None
+        told = self.told(c, [one for one in looked if one not in early], before=before)
         add()
         fast, sums = len(self.calls), self.sums
         self._product(planned_small(c, ring), self.epilogue, *others)
@@ -369,39 +370,16 @@ class _Sequence:
         self.calls[fast:] = again
         self.sums, self.stores_once = sums, False
 
-    def _told(
-        self,
-        c: Contraction,
-        factors: Sequence[tuple[str, int]],
-        *,
-        is_early: bool = False,
-        before: int | None = None,
-    ) -> int:
-        """A byte that says whether factors have subnormal numbers, or others had (before)."""
-        told, first = self._next_place, len(self.calls)
-        self.temporaries.append(TOLD_BYTES)
-        if before is None:
-            self._call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
-        else:
-            shown = partial(Plan, ("told: what was told before",))
-            self._call(told_again_kernel(), shown, before, told)
-        for side, buffer in factors:
-            shown = partial(Plan, ("look: whether a factor has subnormal numbers",))
-            starts = start_buffers([getattr(c, side)])
-            self._call(subnormal_kernel(c, side), shown, buffer, told, *starts)
-        self.calls[first:] = [replace(call, is_early=is_early) for call in self.calls[first:]]
-        return told
-
     def repaired(self, c: Contraction, form: Form, met: tuple[int, ...]) -> KernelSequence:
         """The product, and what is done where zeros met factors that are not finite."""
-        factors, told = (self.buffers.lhs.buffer, self.buffers.rhs.buffer), self._next_place
+        factors, told = (self.buffers.lhs.buffer, self.buffers.rhs.buffer), self.next_place
         self.temporaries.append(TOLD_BYTES)
         look = KernelCall(look_kernel(form, met), (*factors, told))
         repair = KernelCall(repair_kernel(form), (*factors, self.buffers.result), when=told)
         if reads_factors_first(form, met):
             further: tuple[KernelCall, ...] = (look, repair)
         else:
-            self._call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
+            self.call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
             self.epilogue = noting(form.ring, form.dtype, told)
             alone = reads_results_alone(form, met)
             # What is rare may be slow.
@@ -412,24 +390,18 @@ class _Sequence:
         made = self.finished(c)
         return replace(made, calls=(*made.calls, *further))
 
-    def _call(self, kernel: Kernel, schedule: Made, *buffers: int, is_early: bool = False) -> None:
-        if kernel.work is None:
-            kernel = replace(kernel, work=copy_work(kernel.bytes_moved, self.reach))
-        self.target.shown(kernel, schedule)
-        self.calls.append(KernelCall(kernel, buffers, is_early=is_early))
-
     def _stream(self, stream: Dots | Axpys, *others: int) -> None:
         """A product of few rows, which reads the other factor once."""
         factors = stream.c.lhs, stream.c.rhs
         places = *(f.buffer for f in factors), *others, *start_buffers(factors)
-        self._call(stream.kernel(), partial(vector_schedule, stream), *places)
+        self.call(stream.kernel(), partial(vector_schedule, stream), *places)
 
     def _product(self, plan: ProductPlan, epilogue: Epilogue | None, *others: int) -> None:
         """The blocked product, after what packs its factors before it."""
         factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
         shown = partial(product_schedule, plan, epilogue)
         starts = start_buffers(read_in_memory(plan))
-        self._call(product_kernel(plan, epilogue), shown, *factors, *others, *starts)
+        self.call(product_kernel(plan, epilogue), shown, *factors, *others, *starts)
 
     def _with_prepared(self, plan: ProductPlan) -> ProductPlan:
         """The plan with constants, what a loop keeps, and rows that are copied again and again
@@ -446,22 +418,37 @@ class _Sequence:
 
     def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """The blocked product; of a long depth in parts."""
-        c = in_runs(c, ring)
+        c = upper_half(in_runs(c, ring), ring, self.epilogue)
+        self._add_whole(c, ring, others)
+        if c.bands == UPPER:
+            dtype = self.epilogue.dtype if self.epilogue else c.out
+            self.call(mirror_kernel(c, ring, dtype), lambda: MIRRORED, c.out_buffer)
+
+    def _add_whole(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
+        """The product of all depths, or of parts of them."""
         plan = planned(c, ring)
-        split = None if plan.is_whole else split_depth(c, ring, self._next_place)
+        split = None if plan.is_whole else split_depth(c, ring, self.next_place)
         if split is not None:
             self._add_parts(c, ring, split, others)
             return
         self.sums = plan.sums
         self.stores_once = not plan.columns.overlaps
-        self._product(self._with_prepared(plan), self.epilogue, *others)
+        if (fewer := limited(plan)) is None:
+            self._product(self._with_prepared(plan), self.epilogue, *others)
+            return
+        told = self.told_of_zeros(fewer.contraction)
+        self._product(self._with_prepared(fewer), self.epilogue, *others)
+        first = len(self.calls)
+        self._product(plan, self.epilogue, *others)
+        self.calls[first:] = [replace(call, when=told) for call in self.calls[first:]]
+        self.stores_once = False
 
     def _add_parts(
         self, c: Contraction, ring: Ring, split: tuple[Contraction, int], others: tuple[int, ...]
     ) -> None:
         """Products of the parts of depth, and their sum."""
         parted, parts = split
-        place = self._next_place
+        place = self.next_place
         self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
         is_tiled = self._is_converted_once(parted, ring)
         if not is_tiled and (stream := streamed(parted, ring)) is not None:
@@ -472,11 +459,7 @@ class _Sequence:
             self.sums = parts_sums(plan.sums, parts)
             self._product(self._with_prepared(plan), None, place)
         joined = partial(parts_schedule, c, ring, parts, self.epilogue)
-        self._call(sum_kernel(c, ring, parts, self.epilogue), joined, place, *others)
-
-    @property
-    def _next_place(self) -> int:
-        return self.buffers.temporaries + len(self.temporaries)
+        self.call(sum_kernel(c, ring, parts, self.epilogue), joined, place, *others)
 
     def _packed(self, plan: ProductPlan, side: str) -> int:
         """Where the product finds a factor: as it is, or packed by a kernel of its own."""

@@ -9,6 +9,7 @@ from math import prod
 
 from hlo.backend.ir.kernel import Work
 from hlo.backend.kernels.contraction.axes import Axes, Contraction, extent
+from hlo.backend.kernels.contraction.limits import share_of
 from hlo.backend.kernels.contraction.packing_form import Packing
 from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.ring import Ring
@@ -28,7 +29,7 @@ def product_work(plan: ProductPlan) -> Work:
     copied = _copied(plan)
     is_fetched = plan.lhs is Reading.IN_TILE and rows_ahead(plan) > 0
     return Work(
-        instructions=tiles * c.k * _of_a_depth(plan.rows.step, plan.vectors, ring),
+        instructions=share_of(plan) * tiles * c.k * _of_a_depth(plan.rows.step, plan.vectors, ring),
         sums=tiles * plan.depth_blocks * stored,
         copied=0.0 if is_fetched else copied,
         fetched=copied if is_fetched else 0.0,

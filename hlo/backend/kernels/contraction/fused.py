@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo.analysis.bands import live_band
 from hlo.analysis.fusibility import is_elementwise
 from hlo.backend.emitters import random, reduction, values, windows  # noqa: F401  # as in staged
 from hlo.backend.emitters.elemental import Elemental
@@ -54,7 +55,11 @@ class Fused:
 
         others = tuple(fusion_number(p) for p in self.read)
         dtype, *further = (root.shape.dtype for root in self.roots)
-        return Epilogue(dtype, apply, others, self._in_place(), tuple(further), gates)
+        live = live_band(self.contraction, self.body)
+        in_place, is_uniform = self._in_place(), self._is_uniform()
+        return Epilogue(
+            dtype, apply, others, in_place, tuple(further), gates, live, is_uniform=is_uniform
+        )
 
     def _columns(self, gates: int) -> int:
         """How many neighbours of the result a run of lanes stays within."""
@@ -70,6 +75,11 @@ class Fused:
         """What the results are."""
         root = self.body.root
         return root.operands if root.opcode == "tuple" else (root,)
+
+    def _is_uniform(self) -> bool:
+        """Whether all that the result is made of beside the contraction are scalars."""
+        inner = _beside(self.body.root, self.contraction) - {self.contraction}
+        return all(member.operands or not member.shape.dims for member in inner)
 
     def _in_place(self) -> frozenset[tuple[int, int]]:
         """Operands of the result's size of which each element is read where its result goes."""

@@ -15,7 +15,6 @@ BLOCK (sum_blocks.py), so chains of additions are as long as ProductPlan.sums sa
 
 from __future__ import annotations
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ir.arithmetic import (
@@ -43,6 +42,7 @@ from hlo.backend.kernels.contraction.finishing import (
     WaitingTile,
     columns_from,
 )
+from hlo.backend.kernels.contraction.limits import Depths, Limits, one
 from hlo.backend.kernels.contraction.microkernel import Tile, product, zero_tile
 from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange
 from hlo.backend.kernels.contraction.panels import packed_strides
@@ -52,14 +52,6 @@ from hlo.backend.kernels.contraction.result import Epilogue
 from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.kernels.contraction.rows_ahead import RowsAhead
 from hlo.backend.kernels.contraction.waiting import Range, WaitingSums
-
-
-class Depths(Struct, frozen=True):
-    """The depths of one pass: how many, and how far into each factor they begin."""
-
-    count: Value
-    lhs: Value
-    rhs: Value
 
 
 def product_kernel(plan: ProductPlan, epilogue: Epilogue | None = None) -> Kernel:
@@ -82,6 +74,9 @@ class _Product:
         self.has_assembly = form.is_assembly
         self.is_glue = self.is_direct or self.has_assembly
         self.functions: dict[str, Kernel] = {}
+        self.limits = Limits(self.w, plan)
+        zero = self.w.int(0)
+        self.all_depths = Depths(self.w.int(self.c.k), zero, zero, zero)
         self.waiting = WaitingSums(self.w, plan)
         self.ahead = BatchAhead(self.w, plan, form.ahead)
         self.rows_ahead = RowsAhead(self.w, plan, form.rows_ahead)
@@ -167,7 +162,7 @@ class _Product:
         if plan.depth_first:
             self._depth_first(panels, tiles)
         elif plan.group:
-            self._groups(tiles, panels, Depths(w.int(c.k), w.int(0), w.int(0)))
+            self._groups(tiles, panels, self.all_depths)
         else:
             each(w, *panels, lambda p: self._panel(p, tiles))
         return keys
@@ -200,7 +195,7 @@ class _Product:
         self.at[side] = base
         self.ahead.place(side, base)
         if reading is Reading.IN_UNIT and not (self.plan.depth_first and side == "rhs"):
-            self._pack(side, base, panels, Depths(w.int(self.c.k), w.int(0), w.int(0)), new)
+            self._pack(side, base, panels, self.all_depths, new)
 
     def _pack(
         self, side: str, base: Value, panels: Range, depths: Depths, new: Value | None
@@ -240,6 +235,7 @@ class _Product:
     # -- panels and depth blocks -----------------------------------------------------------------
 
     def _columns(self, panel: Value) -> Columns:
+        self.panel = panel
         return columns_from(self.w, self.plan, self.plan.columns.start(self.w, panel))
 
     def _panel(self, panel: Value, tiles: Range) -> None:
@@ -248,7 +244,7 @@ class _Product:
         at = self._address("rhs", panel, columns.start)
         self.ahead.panel = panel
         if not self.staged:
-            self._tiles(tiles, Depths(w.int(self.c.k), w.int(0), w.int(0)), at, columns)
+            self._tiles(tiles, self.all_depths, at, columns)
             return
         self.waiting.clear(tiles)
 
@@ -279,7 +275,7 @@ class _Product:
         w, base = self.w, self.at["lhs"]
         self.rows_ahead.base = base
         if self.plan.lhs is Reading.IN_TILE:
-            self._pack("lhs", base, group, depths, None)
+            self._pack("lhs", base, group, depths, self.limits.is_wanted(group, panels))
             depths = replace(depths, lhs=w.int(0))
         elif self.staged:
             (axis,) = self.plan.nest
@@ -326,7 +322,7 @@ class _Product:
         begin = times(w, block, size)
         (axis,) = self.plan.nest
         count = clipped(w, begin, size, self.c.k)
-        return Depths(count, times(w, begin, axis.lhs), times(w, begin, axis.rhs))
+        return Depths(count, times(w, begin, axis.lhs), times(w, begin, axis.rhs), begin)
 
     # -- tiles ---------------------------------------------------------------------------------
 
@@ -337,16 +333,46 @@ class _Product:
     def _tile(
         self, tile: Value, tiles: Range, depths: Depths, rhs: Value, columns: Columns
     ) -> None:
-        """The microkernel for one tile of a unit's."""
-        w, rows, dtype = self.w, self.plan.rows, self.c.lhs.dtype
+        """The microkernel for one tile of a unit's, if its sums are wanted."""
+        w, rows = self.w, self.plan.rows
+        start = rows.start(w, tile)
+        local = times(w, w.binary("sub", tile, tiles[0]), rows.step) if self.staged else None
+        wanted = self.limits.is_wanted(one(w, tile), one(w, self.panel))
+        is_rest_made = self.c.bands.is_rest_made
+
+        def make() -> None:
+            self._sums_of_tile(tile, start, local, depths, rhs, columns)
+            if not is_rest_made:
+                finish()
+
+        def finish() -> None:
+            if not self.staged and not self.is_direct:
+                self._finish_rows(tile, start, columns)
+
+        if wanted is None:
+            make()
+        else:
+            when(w, wanted, make)
+        if is_rest_made:
+            finish()
+
+    def _sums_of_tile(
+        self,
+        tile: Value,
+        start: Value,
+        local: Value | None,
+        depths: Depths,
+        rhs: Value,
+        columns: Columns,
+    ) -> None:
+        """A tile's sums to where they wait, or to the result."""
+        w, depths = self.w, self.limits.depths(tile, self.panel, depths)
         rhs = self.form.factor("rhs").moved(w, rhs, depths.rhs)
         form = self.form.assembly(depths.count)
-        start = rows.start(w, tile)
         lhs = self._address("lhs", tile, start)
         if self.c.is_diagonal:
-            lhs = element_address(w, lhs, columns.start, dtype)
+            lhs = element_address(w, lhs, columns.start, self.c.lhs.dtype)
         lhs = self.form.factor("lhs").moved(w, lhs, depths.lhs)
-        local = times(w, w.binary("sub", tile, tiles[0]), rows.step) if self.staged else None
         if form is not None:
             out = self._place_of_tile(start, local, columns)
             ahead = self.ahead.start(tile) or self.rows_ahead.start(tile)
@@ -354,8 +380,6 @@ class _Product:
         else:
             self.is_glue = False
             self._in_registers(lhs, rhs, depths, start, local, columns)
-        if not self.staged and not self.is_direct:
-            self._finish_rows(tile, start, columns)
 
     def _place_of_tile(self, start: Value, local: Value | None, columns: Columns) -> Value:
         """Where a tile's sums go: to scratch, to wait, or straight to the result."""

@@ -18,7 +18,8 @@ from hlo.backend.kernels.contraction.rows_ahead import rows_ahead
 
 
 class ProductForm:
-    """staged: whether sums wait for further depth blocks. row_axes: the result's rows, sizes and
+    """staged: whether sums wait for further depth blocks. is_counted: whether the run says over how
+    many depths a tile sums. row_axes: the result's rows, sizes and
     strides. is_direct: whether sums leave for the result as they are, in rows of one stride.
     """
 
@@ -28,6 +29,7 @@ class ProductForm:
         self.packings = {"lhs": plan.lhs_packing, "rhs": plan.rhs_packing}
         self.readings = {"lhs": plan.lhs, "rhs": plan.rhs}
         self.staged = plan.depth_blocks > 1
+        self.is_counted = self.staged or c.bands.has_depths
         self.cut = plan.cut
         self.row_axes = [(a.size, a.out) for a in merged(only(c.rows, "out"))]
         is_run = len(self.row_axes) <= 1 and (not c.columns or c.columns[-1].out == 1)
@@ -103,7 +105,7 @@ class ProductForm:
         words = tile_assembly(ring)
         if words is None or not plain or self.c.is_diagonal or not self.c.k:
             return None
-        counts = [count if self.staged else axis.size for axis in plan.nest]
+        counts = [count if self.is_counted else axis.size for axis in plan.nest]
         loops = tuple(
             DepthLoop(n, axis.lhs * size, axis.rhs * size)
             for n, axis in zip(counts, plan.nest, strict=True)
@@ -126,7 +128,7 @@ class ProductForm:
         """The tile as LLVM's values."""
         plan, height = self.plan, self.plan.rows.step
         lhs, rhs = self.factor("lhs"), self.factor("rhs")
-        sizes = [count if self.staged else Value(str(axis.size), "i64") for axis in plan.nest]
+        sizes = [count if self.is_counted else Value(str(axis.size), "i64") for axis in plan.nest]
         axes = tuple(
             DepthAxis(size, axis.lhs, axis.rhs) for size, axis in zip(sizes, plan.nest, strict=True)
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo.backend.ir.writer import Value
+from hlo.backend.kernels.contraction.limits import share_of
 from hlo.backend.kernels.contraction.microkernel import UNKNOWN, unrolled
 from hlo.backend.kernels.contraction.nests import DEPTH, FREE, SUMS, batches, cached, stored
 from hlo.backend.kernels.contraction.packing_form import Panels
@@ -58,6 +59,8 @@ def _remarks(plan: ProductPlan) -> tuple[str, ...]:
     ]
     if plan.group:
         found.append(f"groups: {plan.group} tiles meet all panels of a unit")
+    if (share := share_of(plan)) < 1:
+        found.append(f"bands: {share:.2f} of the products are wanted")
     return tuple(found)
 
 
@@ -247,6 +250,7 @@ class _Loops:
         """The loops of a tile over depth, and the blocks of its sums."""
         plan, cut = self.plan, self.form.cut
         is_part = self.form.staged and self.c.k % plan.depth_block > 0
+        is_part = is_part or self.c.bands.has_depths
         count = UNKNOWN if is_part else Value(str(plan.depth_block), "i64")
         micro, tile = self.form.microkernel(count), self.form.assembly(count)
         for level, loop in enumerate(micro.depth):

@@ -42,6 +42,9 @@ SECOND_FLOPS = 1 << 16  # but for a second thread.
 UNITS = 16
 LARGE_BYTES = COMMON.last_cache.bytes  # An rhs from this size on is packed however few the rows.
 NEAR_BYTES = COMMON.first_cache.bytes  # A factor up to this size is read in place however often.
+SHALLOW = 16  # Depths of a product that its result's bytes weigh more than.
+LARGE_RESULT_BYTES = COMMON.second_cache.bytes // 4  # Of less, no page is far.
+SHALLOW_BYTES = 1 << 14  # A unit's part of such a result, at least.
 # Bytes of rhs that a depth-first plan packs at a time.
 BLOCK_BYTES = COMMON.second_cache.bytes // 4
 DEPTH_FIRST_ROWS = 128
@@ -192,6 +195,8 @@ def planned(c: Contraction, ring: Ring) -> ProductPlan:
         plan = _of_tiles(c, ring, *tile_shape(c.m, c.n, ring, most=rows_that_fit(plan.lhs_packing)))
     lhs, rhs = _readings(plan)
     plan = replace(plan, lhs=lhs, rhs=rhs)
+    if _is_shallow(plan):
+        return _shallow(plan)
     if _is_depth_first(plan) and (first := _with_depth_first(plan)).depth_blocks > 1:
         return first
     machine = ring.target.machine
@@ -251,6 +256,23 @@ def in_runs(c: Contraction, ring: Ring) -> Contraction:
     if len(depth) > 3 or not is_plain(c.lhs.dtype, ring.factors) or run.size != c.rows[-1].size:
         return c
     return replace(c, batch=(*c.batch, *c.rows[:-1]), rows=c.rows[-1:])
+
+
+def _is_shallow(plan: ProductPlan) -> bool:
+    """Whether the result is large, and its bytes weigh more than its products."""
+    c = plan.contraction
+    size = c.m * c.n * c.out.item_bytes
+    return 0 < c.k <= SHALLOW and not c.is_diagonal and size >= LARGE_RESULT_BYTES
+
+
+def _shallow(plan: ProductPlan) -> ProductPlan:
+    """Tiles of rows that meet all columns, so that the result is written from end to end: rows of
+    pages far apart take memory twice as long. Columns of so few depths are packed once.
+    """
+    c = plan.contraction
+    tiles = max(1, SHALLOW_BYTES // (plan.rows.step * c.n * c.out.item_bytes))
+    packed = Reading.IN_PLACE if plan.rhs is Reading.IN_PLACE else Reading.PACKED
+    return replace(plan, rhs=packed, row_blocks=-(-plan.rows.count // tiles))
 
 
 def _is_depth_first(plan: ProductPlan) -> bool:

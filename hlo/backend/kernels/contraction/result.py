@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from hlo.analysis.bands import ALL, Band
 from hlo.backend.ir.values import counted, every_lane
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.ring import (
@@ -48,7 +49,8 @@ class Epilogue(Struct, frozen=True):
 
     further: types of further results, whose components follow. gates: parts of the columns that
     are finished together (gates.py): the sums of all of them, at one place, are those of an element
-    of out.
+    of out. live: two dimensions of out, and the band of them whose sums are looked at. is_uniform:
+    it does the same to equal sums, wherever they are.
     """
 
     dtype: DType
@@ -57,6 +59,8 @@ class Epilogue(Struct, frozen=True):
     in_place: frozenset[tuple[int, int]] = frozenset()
     further: tuple[DType, ...] = ()
     gates: int = 1
+    live: tuple[int, int, Band] = (0, 0, ALL)
+    is_uniform: bool = False
 
 
 class Result:

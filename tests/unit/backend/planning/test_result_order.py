@@ -68,6 +68,19 @@ def test_transpose_that_the_layout_undoes() -> None:
     assert [i.opcode for i in driver.optimize(ordered).entry.instructions] == ["parameter"]
 
 
+def test_gradient_that_lies_as_its_dot_makes_it_is_not_turned() -> None:
+    """As JAX writes the gradient of weights: the dot's transpose, in the dot's own order."""
+    text = """HloModule m,
+      entry_computation_layout={(f32[40,50]{1,0}, f32[40,70]{1,0})->f32[50,70]{0,1}}
+    ENTRY e { h = f32[40,50] parameter(0)
+      g = f32[40,70] parameter(1)
+      d = f32[70,50] dot(g, h), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+      ROOT r = f32[50,70]{0,1} transpose(d), dimensions={1,0} }"""
+    ordered = in_memory_order(driver.parse(text))
+    opcodes = [i.opcode for i in driver.optimize(ordered).entry.instructions]
+    assert opcodes == ["parameter", "parameter", "dot"]
+
+
 def test_row_major_results_stay() -> None:
     text = TRANSPOSED.replace("{0,1}", "{1,0}")
     module = driver.parse(text)

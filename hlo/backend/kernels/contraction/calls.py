@@ -1,0 +1,89 @@
+"""Calls: the kernels of a contraction in their order, and the looks at factors that some wait for.
+
+What is right for ordinary numbers alone is told by a byte: 0, unless a look finds others; kernels
+that make the product once more run where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from hlo.backend.ir.kernel import Kernel, KernelCall
+from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.axes import Contraction
+from hlo.backend.kernels.contraction.beginnings import start_buffers
+from hlo.backend.kernels.contraction.convolution_look import told_again_kernel, untold_kernel
+from hlo.backend.kernels.contraction.estimate import copy_work
+from hlo.backend.kernels.contraction.subnormal_look import subnormal_kernel
+from hlo.backend.kernels.contraction.zero_look import looks_of
+from hlo.backend.loops.schedule import LoopSchedule, Plan
+
+TOLD_BYTES = 1  # Bytes of what a look answers (convolution_look.py).
+Made = Callable[[], LoopSchedule | Plan]
+
+
+class Calls:
+    """first: the place of the first temporary. reach: bytes that the product works on."""
+
+    def __init__(self, target: Target, first: int) -> None:
+        self.target = target
+        self.calls: list[KernelCall] = []
+        self.temporaries: list[int] = []
+        self.reach = 0
+        self._first = first
+
+    @property
+    def next_place(self) -> int:
+        """Where the next temporary will be."""
+        return self._first + len(self.temporaries)
+
+    def call(self, kernel: Kernel, schedule: Made, *buffers: int, is_early: bool = False) -> None:
+        """One more kernel."""
+        if kernel.work is None:
+            kernel = replace(kernel, work=copy_work(kernel.bytes_moved, self.reach))
+        self.target.shown(kernel, schedule)
+        self.calls.append(KernelCall(kernel, buffers, is_early=is_early))
+
+    def told(
+        self,
+        c: Contraction,
+        factors: Sequence[tuple[str, int]],
+        *,
+        is_early: bool = False,
+        before: int | None = None,
+    ) -> int:
+        """A byte that says whether factors have subnormal numbers, or others had (before)."""
+        looks = ((subnormal_kernel(c, side), side, "subnormal numbers") for side, _ in factors)
+        return self._told(c, looks, is_early=is_early, before=before)
+
+    def told_of_zeros(self, c: Contraction) -> int:
+        """A byte that says whether factors are not zero where bands say so, or what is not finite
+        would meet such zeros.
+        """
+        return self._told(c, looks_of(c))
+
+    def _told(
+        self,
+        c: Contraction,
+        looks: Iterable[tuple[Kernel, str, str]],
+        *,
+        is_early: bool = False,
+        before: int | None = None,
+    ) -> int:
+        """looks: kernels, the factors that they look at, and what for."""
+        told, first = self.next_place, len(self.calls)
+        self.temporaries.append(TOLD_BYTES)
+        if before is None:
+            self.call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
+        else:
+            shown = partial(Plan, ("told: what was told before",))
+            self.call(told_again_kernel(), shown, before, told)
+        for kernel, side, what in looks:
+            shown = partial(Plan, (f"look: whether a factor has {what}",))
+            factor = getattr(c, side)
+            self.call(kernel, shown, factor.buffer, told, *start_buffers([factor]))
+        self.calls[first:] = [replace(call, is_early=is_early) for call in self.calls[first:]]
+        return told
