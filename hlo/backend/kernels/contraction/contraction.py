@@ -14,8 +14,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from hlo.analysis.fusibility import contraction_of, gates_of
-from hlo.analysis.leaves import leaves_of
+from hlo.analysis.fusibility import contraction_of
 from hlo.backend.ir.kernel import (
     NONE_KNOWN,
     Kernel,
@@ -42,10 +41,11 @@ from hlo.backend.kernels.contraction.beginnings import read_in_memory, start_buf
 from hlo.backend.kernels.contraction.buffer_numbers import (
     DOT_BUFFERS,
     BufferNumbers,
-    place_of,
+    fusion_buffers,
     placed,
 )
-from hlo.backend.kernels.contraction.convolution import Base, convolution_contraction
+from hlo.backend.kernels.contraction.computed_columns import packs_computed
+from hlo.backend.kernels.contraction.convolution import Base
 from hlo.backend.kernels.contraction.convolution_form import Form
 from hlo.backend.kernels.contraction.convolution_look import (
     look_kernel,
@@ -152,43 +152,23 @@ def contraction_kernels(
 def _fused_kernels(
     fusion: Instruction, contraction: Instruction, target: Target, known: KnownLeaves
 ) -> KernelSequence:
-    """buffers: the fusion's operands, the result, temporaries."""
     # The emitters of expressions are loaded only where one is fused.
     from hlo.backend.kernels.contraction import fused
 
-    lhs, rhs = map(place_of, contraction.operands)
-    count, results = len(fusion.operands), len(leaves_of(fusion.shape))
-    buffers = BufferNumbers(lhs, rhs, count, temporaries=count + results)
+    buffers = fusion_buffers(fusion, contraction)
     (callee,) = fusion.called_computations()
     known = known.without(buffers.moved)  # other parts of them in each iteration
     if callee.root is contraction:
         return contraction_kernels(contraction, target, None, buffers, known)
-    gates = max(1, gates_of(callee, contraction))
-    columns = contraction.shape.dims[-1] // gates if gates > 1 else _columns(contraction, target)
-    epilogue = fused.Fused(fusion, contraction, target).epilogue(columns, gates)
+    epilogue = fused.Fused(fusion, contraction, target).epilogue()
     return contraction_kernels(contraction, target, epilogue, buffers, known)
-
-
-def _columns(contraction: Instruction, target: Target) -> int:
-    """How many neighbours of the result a run of lanes stays within."""
-    c = (
-        dot_contraction(contraction)
-        if contraction.opcode == "dot"
-        else convolution_contraction(contraction)[0]
-    )
-    c = normal(c, ring_of(c.out, target).lanes)
-    return c.n if c.columns and c.columns[-1].out == 1 else 0
 
 
 class _Sequence:
     """The sequence being made."""
 
     def __init__(
-        self,
-        target: Target,
-        epilogue: Epilogue | None,
-        buffers: BufferNumbers,
-        known: KnownLeaves,
+        self, target: Target, epilogue: Epilogue | None, buffers: BufferNumbers, known: KnownLeaves
     ) -> None:
         self.target = target
         self.epilogue = epilogue
@@ -258,19 +238,40 @@ class _Sequence:
             self._product(plan, self.epilogue, *others)
             return self._made()
         if is_turned(c, ring):
-            c = self._turned(c, ring)
+            c = self._turned(self._in_memory(c, "rhs"), ring)
+        c = self._in_memory(c, "lhs")
         if (split := split_stream(c, ring, self._next_place)) is not None:
             self._add_parts(c, ring, split, others)
         elif (stream := streamed(c, ring, self.epilogue)) is not None:
             self.sums = vector_sums(stream.c, ring)
             self._stream(stream, *others)
-        elif (tiles := tile_plan(c, ring)) is not None:
+        else:
+            self._add_blocked(c, ring, others)
+        return self._made()
+
+    def _in_memory(self, c: Contraction, side: str) -> Contraction:
+        """The product of a factor that a kernel before it has computed."""
+        factor: Operand = getattr(c, side)
+        if factor.computed is None:
+            return c
+        from hlo.backend.kernels.contraction.computed import materialised
+
+        self.calls.append(materialised(factor.computed, self.target, place := self._next_place))
+        self.temporaries.append(factor.computed.root.shape.size_bytes)
+        return replace(c, **{side: replace(factor, buffer=place, computed=None)})
+
+    def _add_blocked(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
+        """A product of blocks of rows and columns, by what multiplies them best; the columns may be
+        computed where they are packed as numbers of the ring.
+        """
+        if c.rhs.computed is not None and not packs_computed(c, ring):
+            c = self._in_memory(c, "rhs")
+        if (tiles := tile_plan(c, ring)) is not None:
             self._unless_subnormal(c, ring, others, partial(self._add_tiles, tiles, others))
         elif (worded := in_words(c, ring, self.early)) is not None:
             self._unless_subnormal(c, ring, others, partial(self._add_words, worded, others))
         else:
             self._add_product(c, ring, others)
-        return self._made()
 
     def _made(self) -> KernelSequence:
         pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
@@ -312,16 +313,16 @@ class _Sequence:
         """The product on words, after what makes them."""
         c = worded.contraction
         for side, words in (("lhs", worded.lhs), ("rhs", worded.rhs)):
-            if words.is_copied and self.is_known(words.source.buffer):
-                step = PreparedWords(words)
-                place = self.prepare(step, words.source.buffer, words.size_bytes)
-                c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
-            elif words.is_copied:
+            if not words.is_copied:
+                continue
+            source, size = words.source.buffer, words.size_bytes
+            if self.is_known(source):
+                place = self.prepare(PreparedWords(words), source, size)
+            else:
                 kernel, starts = words_kernel(words, self.target), start_buffers([words.source])
                 shown = partial(words_schedule, words, side)
-                source, size = words.source.buffer, words.size_bytes
                 place = self.add_before(kernel, source, size, shown, starts)
-                c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
+            c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
         if worded.lhs.is_moved:
             result, *rest = others
             zeros = self._zeros(c, worded.ring)
@@ -495,5 +496,5 @@ class _Sequence:
             step = PreparedPanels(packing, strides, operand.offset)
             return self.prepare(step, operand.buffer, size_bytes)
         kernel, starts = packing_kernel(packing, batch, operand, side), start_buffers([operand])
-        shown = partial(packing_schedule, packing, batch, side, f"p{operand.buffer}")
+        shown = partial(packing_schedule, packing, batch, side, operand.read_from)
         return self.add_before(kernel, operand.buffer, size_bytes, shown, starts)

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.analysis.fusibility import is_elementwise
+from hlo.analysis.fusibility import beside, gates_of, is_elementwise
 from hlo.backend.emitters import random, reduction, values, windows  # noqa: F401  # as in staged
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.buffer_numbers import fusion_number
+from hlo.backend.kernels.contraction.convolution import convolution_contraction
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
+from hlo.backend.kernels.contraction.ring import ring_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.nest import Nest
@@ -38,13 +41,17 @@ class Fused:
         self.body: Computation = callee
         self.contraction = contraction
         self.target = target
-        beside = _beside(callee.root, contraction)
-        self.read = [p for p in callee.parameters if p in beside]
+        others = beside(callee.root, contraction)
+        self.read = [p for p in callee.parameters if p in others]
 
-    def epilogue(self, columns: int, gates: int = 1) -> Epilogue:
-        """columns: how many trailing elements of a row of the result lanes stay within. gates:
-        parts of the contraction's columns, of which each element of the results reads all.
+    def epilogue(self) -> Epilogue:
+        """What is done to each sum. Of gates, parts of the contraction's columns, each element of
+        the results reads all.
         """
+        gates = max(1, gates_of(self.body, self.contraction))
+        dims = self.contraction.shape.dims
+        # How many trailing elements of a row of the result lanes stay within.
+        columns = dims[-1] // gates if gates > 1 else _columns(self.contraction, self.target)
 
         def apply(w: Writer, sums: tuple[Value, ...], lanes: Lanes) -> tuple[Value, ...]:
             return self._applied(w, sums, lanes, columns, gates)
@@ -107,15 +114,15 @@ class Fused:
         return tuple(found)
 
 
-def _beside(root: Instruction, contraction: Instruction) -> set[Instruction]:
-    """What the root is computed from beside the contraction and what that alone reads."""
-    found, waiting = {contraction}, [root]
-    while waiting:
-        top = waiting.pop()
-        if top not in found:
-            found.add(top)
-            waiting += top.operands
-    return found
+def _columns(contraction: Instruction, target: Target) -> int:
+    """How many neighbours of the result a run of lanes stays within."""
+    c = (
+        dot_contraction(contraction)
+        if contraction.opcode == "dot"
+        else convolution_contraction(contraction)[0]
+    )
+    c = normal(c, ring_of(c.out, target).lanes)
+    return c.n if c.columns and c.columns[-1].out == 1 else 0
 
 
 class _Sums:

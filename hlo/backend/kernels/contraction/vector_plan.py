@@ -45,7 +45,7 @@ def most_rows(c: Contraction, ring: Ring) -> int:
 
 def streams_columns(c: Contraction, ring: Ring) -> bool:
     """Whether few rows meet a matrix whose rows are the columns' runs, and that is large or of
-    another type."""
+    another type, or computed."""
     if c.m > most_rows(c, ring) or c.is_diagonal or len(c.columns) != 1 or len(c.depth) != 1:
         return False
     (columns,) = c.columns
@@ -53,6 +53,7 @@ def streams_columns(c: Contraction, ring: Ring) -> bool:
     is_large = matrices * c.k * c.n * c.rhs.dtype.item_bytes >= STREAMED_BYTES
     # Tiles read numbers of their own type where they lie; others would be packed, to be read once.
     is_converted = not is_plain(c.rhs.dtype, ring) and not has_words(c, ring)
+    is_converted = is_converted or c.rhs.computed is not None
     return (
         (is_large or is_converted)
         and (columns.out, columns.rhs) == (1, 1)
