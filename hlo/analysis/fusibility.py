@@ -10,11 +10,12 @@ from collections.abc import Iterable
 
 from hlo.analysis.call_budget import MOST_COPIED
 from hlo.analysis.factors import factor_of
+from hlo.analysis.prologues import prologue_of
 from hlo.attributes.window import Window
 from hlo.indexing.queries import keeps_width
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32, F64, DType
-from hlo.ir.graph import calls
+from hlo.ir.graph import calls, computed_from
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ops.table import INDEX_MAPS, OPS, KernelFamily, Opcodes, Trait, opcodes
@@ -109,16 +110,35 @@ def contraction_of(fusion: Instruction) -> Instruction | None:
 
 def is_output_fusion(computation: Computation, contraction: Instruction) -> bool:
     """Whether a computation finishes the elements of a contraction of two of its parameters, or of
-    slices of them (factors.py).
+    slices of them (factors.py), or of what it computes from parameters (prologues.py).
     """
-    factors = [factor_of(operand) for operand in contraction.operands]
-    if None in factors or (contraction.opcode != "dot" and any(f.starts for f in factors if f)):
-        return False
-    root = computation.root
-    members = [m for m in computation.instructions if m.opcode != "parameter"]
+    computed: set[Instruction] = set()
+    for operand in contraction.operands:
+        factor = factor_of(operand)
+        if contraction.opcode != "dot" and (factor is None or factor.starts):
+            return False
+        if factor is None:
+            if prologue_of(operand) is None:
+                return False
+            computed.update(computed_from(operand))
+    root, has_prologue = computation.root, bool(computed)
+    if has_prologue:
+        computed -= beside(root, contraction)
+    members = [m for m in computation.instructions if m.opcode != "parameter" and m not in computed]
     if root is contraction or (root.shape.is_array and finishes(members, contraction, root)):
         return True
-    return gates_of(computation, contraction) > 1
+    return not has_prologue and gates_of(computation, contraction) > 1
+
+
+def beside(root: Instruction, contraction: Instruction) -> set[Instruction]:
+    """What the root is computed from beside the contraction and what that alone reads."""
+    found, waiting = {contraction}, [root]
+    while waiting:
+        top = waiting.pop()
+        if top not in found:
+            found.add(top)
+            waiting += top.operands
+    return found
 
 
 def finishes(members: Iterable[Instruction], contraction: Instruction, root: Instruction) -> bool:

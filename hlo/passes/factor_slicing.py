@@ -35,9 +35,9 @@ def factor_slicing(module: Module) -> bool:
         kept = awaited(computation)
         for maker in tuple(computation.instructions):
             values = {} if maker in kept else _slices(maker)
-            if all(_is_for_products(value, kept) for value in values):
+            if all(is_for_products(value, kept) for value in values):
                 for value, leaf in values.items():
-                    changed |= _taken_apart(module, computation, value, maker, leaf)
+                    changed |= taken_apart(module, computation, value, maker, leaf=leaf)
     if changed:
         dce(module)  # computations of the fusions that were there
     return changed
@@ -67,7 +67,7 @@ def _is_of_parameters(value: Instruction) -> bool:
     return cut is not None and all(o.opcode in ("parameter", "constant") for o in cut.operands)
 
 
-def _is_for_products(value: Instruction, kept: Collection[Instruction]) -> bool:
+def is_for_products(value: Instruction, kept: Collection[Instruction]) -> bool:
     """Whether products read a value, and nothing else does."""
     users = value.users
     return (
@@ -91,12 +91,14 @@ def _is_factor(value: Instruction, user: Instruction) -> bool:
     return all(set(p.users) == {product} for p in own)
 
 
-def _taken_apart(
+def taken_apart(
     module: Module,
     computation: Computation,
     value: Instruction,
     maker: Instruction,
-    leaf: int | None,
+    *,
+    leaf: int | None = None,
+    suffix: str = "of_slice",
 ) -> bool:
     """Let the value's users have it in them, if all of them can."""
     joints: dict[Instruction, Joint] = {}
@@ -111,7 +113,7 @@ def _taken_apart(
         module.adopt(joint.made, before=computation)
         fusion = computation.new(
             "fusion", product.shape, joint.operands, {"kind": "kOutput", "calls": joint.made},
-            like=product, name=f"{product.name}_of_slice",
+            like=product, name=f"{product.name}_{suffix}",
         )  # fmt: skip
         computation.replace_uses(product, fusion)
         computation.remove(product)

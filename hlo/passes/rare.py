@@ -14,6 +14,7 @@ from hlo.passes.gate_fusion import gate_fusion
 from hlo.passes.map_expander import map_expander
 from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter
 from hlo.passes.overwritten_start_remover import overwritten_start_remover
+from hlo.passes.prologue_fusion import prologue_fusion
 from hlo.passes.ragged_all_to_all_rewriter import ragged_all_to_all_rewriter
 from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
 from hlo.passes.rng_expander import rng_expander
@@ -39,6 +40,7 @@ RARE: dict[str, Callable[..., bool]] = {
     "map-expander": map_expander,
     "narrow-scatter-rewriter": narrow_scatter_rewriter,
     "overwritten-start-remover": overwritten_start_remover,
+    "prologue-fusion": prologue_fusion,
     "ragged-all-to-all-rewriter": ragged_all_to_all_rewriter,
     "ragged-dot-rewriter": ragged_dot_rewriter,
     "rng-expander": rng_expander,

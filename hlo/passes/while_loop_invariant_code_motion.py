@@ -10,6 +10,8 @@ unchanged. Ops are pure, so that computing them for a loop without iterations do
     reshape(cosine(b)), read by the body      =>   the reshape is computed before the loop
     broadcast(cosine(b)), read by the body    =>   the cosine is; the broadcast stays in the body
 
+    dot(x, convert(w)) of few rows            =>   stays: the product reads w, of fewer bytes
+
 What costs nothing inside a kernel does not leave by itself. Where it rests on work, the work
 leaves, and the loop reads the fewest bytes from which it has the value without doing the work.
 """
@@ -21,6 +23,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from hlo.analysis.fusibility import is_elementwise
 from hlo.analysis.loop_state import (
     element_index,
     extend,
@@ -28,10 +31,12 @@ from hlo.analysis.loop_state import (
     start_of,
     unchanged_elements,
 )
+from hlo.analysis.prologue_costs import Prologue, is_cheaper, is_streamed
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, callers, clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.machine import COMMON
 from hlo.ops.effects import has_effect
 from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait, opcodes
@@ -41,6 +46,9 @@ from hlo.passes.liveness import awaited
 # move with a user, or with an operand that is work.
 FOLLOWING = opcodes(Trait.FREE | Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS)
 FOLLOWING |= opcodes(Trait.SAME_PLACE | Trait.PADS) | {"iota"} | {"convert"}
+
+
+NEAR_BYTES = COMMON.second_cache.bytes
 
 
 class Hoisting(Struct, frozen=True):
@@ -84,9 +92,55 @@ def _plan(loop: Instruction, computation: Computation) -> Hoisting:
             o in moved or o in invariant for o in instruction.operands
         ):
             moved[instruction] = None
+    _keep_prologues(moved)
     read = _cut(moved)
     needed = _with_operands(read, moved)
     return Hoisting(tuple(i for i in moved if i in needed), tuple(i for i in moved if i in read))
+
+
+def _keep_prologues(moved: dict[Instruction, None]) -> None:
+    """Leave in the loop what its products compute where they read it, of arrays of half the bytes
+    or less: few rows that meet a factor from beyond the second-level cache wait for its bytes.
+    """
+    for factor in list(moved):
+        if not factor.shape.is_array or factor.shape.size_bytes <= NEAR_BYTES:
+            continue
+        chain = _chain(factor, moved)
+        arrays = {_spread(o) for member in chain for o in member.operands if o not in chain}
+        products = [(user, factor) for user in factor.users]
+        if (
+            chain
+            and 2 * sum(o.shape.size_bytes for o in arrays) <= factor.shape.size_bytes
+            and all(u not in moved and u.opcode == "dot" for u in factor.users)
+            and all(is_streamed(*product) for product in products)
+            and is_cheaper(Prologue(factor, chain, arrays), products)
+        ):
+            for member in chain:
+                del moved[member]
+
+
+def _chain(factor: Instruction, moved: dict[Instruction, None]) -> set[Instruction]:
+    """The factor and what it alone is computed from, of as many elements."""
+    chain = {factor} if _is_computed(factor) else set[Instruction]()
+    waiting = list(chain)
+    while waiting:
+        for operand in waiting.pop().operands:
+            is_own = operand in moved and operand not in chain and chain.issuperset(operand.users)
+            if is_own and operand.shape.size == factor.shape.size and _is_computed(operand):
+                chain.add(operand)
+                waiting.append(operand)
+    return chain
+
+
+def _spread(operand: Instruction) -> Instruction:
+    """What is read of an operand that others may read too: what a broadcast repeats."""
+    while has_trait(operand, Trait.REPEATS):
+        (operand,) = operand.operands
+    return operand
+
+
+def _is_computed(member: Instruction) -> bool:
+    return is_elementwise(member) or has_trait(member, Trait.REPEATS | Trait.REGROUPS)
 
 
 def _cut(moved: dict[Instruction, None]) -> set[Instruction]:

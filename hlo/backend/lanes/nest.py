@@ -8,7 +8,7 @@ level and forgotten with it. Does not know HLO.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct, field
@@ -39,14 +39,16 @@ class Level(Struct):
 
 
 class Nest:
-    """The open loops, outermost first, over one writer."""
+    """The open loops, outermost first, over one writer. outer: loops around what the writer has
+    reached.
+    """
 
-    def __init__(self, w: Writer, target: Target) -> None:
+    def __init__(self, w: Writer, target: Target, outer: Sequence[Level] = ()) -> None:
         self.w = w
         self.target = target
-        self.path = [Level(0, w.records, w.scope())]
+        self.path = [*outer, Level(len(outer), w.records, w.scope())]
         self.record: Record | None = None
-        w.restore(self.path[0].known)
+        w.restore(self.path[-1].known, [level.known for level in outer] if outer else None)
 
     @property
     def depth(self) -> int:

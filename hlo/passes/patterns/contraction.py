@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from hlo.analysis.decisions import without_zeros
+from hlo.indexing.queries import operand_dims
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
+from hlo.machine import COMMON
 from hlo.ops.making import make
 from hlo.passes.patterns.matching import ints, is_plain, splat
 from hlo.passes.rewriting import rewrite
+
+FEW_ROWS = 16  # For so many a product reads its other factor once.
+MOST_JOINED = 8
+COPIED_BYTES = COMMON.first_cache.bytes  # A smaller copy costs less than a product more.
 
 
 @rewrite("dot", "convolution")
@@ -53,6 +61,38 @@ def dot_of_transpose(root: Instruction) -> Instruction | None:
         dims[begin : begin + len(free)] = sizes
         made = make(root, "dot", *operands, shape=root.shape.with_dims(dims), **attributes)
         return make(root, "reshape", made, shape=root.shape)
+    return None
+
+
+@rewrite("dot", operand="concatenate")
+def dot_of_concatenate(root: Instruction) -> Instruction | None:
+    """dot(x, concatenate(y, z)) => concatenate(dot(x, y), dot(x, z))
+    where few rows meet y and z, whose free dim is joined for nobody else
+
+    What is copied are results, and not the factor, for which few rows wait.
+    """
+    if not is_plain(root.shape) or root.get("sparsity") or root.operands[0] is root.operands[1]:
+        return None
+    own, contracted = operand_dims(root)
+    depth = prod(root.operands[0].shape.dims[left] for left, _ in contracted if left is not None)
+    for side, joined in enumerate(root.operands):
+        if joined.opcode != "concatenate" or len(joined.users) != 1:
+            continue
+        (dim,) = ints(joined, "dimensions")
+        at = next((n for n, pair in enumerate(own) if pair[side] == dim), None)
+        free = zip(root.shape.dims, own, strict=True)
+        rows = prod(n for n, pair in free if pair[side] is None)
+        if at is None or own[at][1 - side] is not None or len(joined.operands) > MOST_JOINED:
+            continue
+        if 4 * rows > depth or rows > FEW_ROWS or joined.shape.size_bytes < COPIED_BYTES:
+            continue
+        parts = []
+        for part in joined.operands:
+            dims = (*root.shape.dims[:at], part.shape.dims[dim], *root.shape.dims[at + 1 :])
+            factors = (part, root.operands[1]) if side == 0 else (root.operands[0], part)
+            shape = root.shape.with_dims(dims)
+            parts.append(make(root, "dot", *factors, shape=shape, **root.attributes))
+        return make(root, "concatenate", *parts, shape=root.shape, dimensions=(at,))
     return None
 
 

@@ -9,7 +9,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
 from hlo.backend.kernels.contraction.axes import Axes, extent
-from hlo.backend.kernels.contraction.beginnings import element_0
+from hlo.backend.kernels.contraction.beginnings import address_0
 from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.lanes.masked import below
 from hlo.backend.lanes.transposed import turned_parts
@@ -22,7 +22,7 @@ def tile_packing_kernel(plan: TilePlan) -> Kernel:
     batch: Axes = tuple(a for a in c.batch if a.rhs)
     w = Writer()
     source, target = (w.buffer_address(i) for i in (0, 1))
-    source = element_0(w, source, c.rhs, 2)
+    source = address_0(w, source, c.rhs, 2)
     parts = plan.column_tiles if plan.is_rhs_along_depth else plan.steps
 
     def unit(u: Value) -> None:

@@ -10,7 +10,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
 from hlo.backend.kernels.contraction.amx_packing import group_words
-from hlo.backend.kernels.contraction.beginnings import element_0
+from hlo.backend.kernels.contraction.beginnings import address_0
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.lanes import masked
@@ -44,7 +44,7 @@ class AmxProduct:
         first = 2 + self.result.buffers  # of the starts
         self.scratch = w.buffer_address(first + len(c.lhs.starts))
         self.stage = self.finished = advanced(w, self.scratch, self.stage_at, "i8")
-        self.lhs = element_0(w, lhs, c.lhs, first)
+        self.lhs = address_0(w, lhs, c.lhs, first)
         self.tiles.configure(w)
         begin, end = BEGIN, END
         remembering(w, begin, end, [w.int(-1)], self._unit)

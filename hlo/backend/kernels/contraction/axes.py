@@ -49,15 +49,42 @@ class Start(Struct, frozen=True):
     stride: int
 
 
+class Computed(Struct, frozen=True):
+    """A factor that is in no memory: what computes it from arrays, and these in a fusion's body and
+    in the sequence's buffers.
+    """
+
+    root: Instruction
+    arrays: tuple[Instruction, ...]
+    buffers: tuple[int, ...]
+
+
 class Operand(Struct, frozen=True):
     """One factor in memory. buffer: its place in the sequence's buffers; offset: of element 0, and
-    what the run adds to it.
+    what the run adds to it. computed: where its elements are computed when they are read; it is
+    seen as an array in the default order.
     """
 
     dtype: DType
     buffer: int
     offset: int = 0
     starts: tuple[Start, ...] = ()
+    computed: Computed | None = None
+
+    @property
+    def read_from(self) -> str:
+        """The buffers that it is read from, as a schedule names them."""
+        buffers = self.computed.buffers if self.computed else (self.buffer,)
+        return ", ".join(f"p{buffer}" for buffer in buffers)
+
+    @property
+    def read_bytes(self) -> float:
+        """Bytes of memory that an element takes to be read."""
+        if self.computed is None:
+            return self.dtype.item_bytes
+        size = self.computed.root.shape.size
+        arrays = [array.shape for array in self.computed.arrays]
+        return sum(min(a.size, size) * a.dtype.item_bytes for a in arrays) / size
 
     @property
     def steps(self) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Beginnings: where a factor lies in its array, some of which the run alone knows.
 
-    array's address, Operand --> address of the factor's element 0
+    array's address, Operand --> place of the factor's element 0
 
 A kernel that reads a factor from memory finds the integers that say where it begins in buffers
 behind all others that it has, those of lhs before those of rhs.
@@ -14,14 +14,27 @@ from hlo.backend.emitters.constants import clamped_index
 from hlo.backend.ir.arithmetic import add, times
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Operand
+from hlo.backend.kernels.contraction.places import Place, Position
 from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.lanes.types import storage_scalar
+from hlo.indexing import affine
 
 
 def start_buffers(factors: Sequence[Operand]) -> tuple[int, ...]:
-    """The sequence's buffers that say where the factors begin."""
-    return tuple(start.buffer for factor in factors for start in factor.starts)
+    """The sequence's buffers that say where the factors begin, or what they are computed from."""
+    return tuple(buffer for factor in factors for buffer in _beginnings(factor))
+
+
+def beginnings_of(factor: Operand) -> int:
+    """How many of these buffers a factor has."""
+    return len(_beginnings(factor))
+
+
+def _beginnings(factor: Operand) -> tuple[int, ...]:
+    if factor.computed is not None:
+        return factor.computed.buffers
+    return tuple(start.buffer for start in factor.starts)
 
 
 def read_in_memory(plan: ProductPlan) -> tuple[Operand, ...]:
@@ -30,8 +43,19 @@ def read_in_memory(plan: ProductPlan) -> tuple[Operand, ...]:
     return tuple(factor for reading, factor in sides if reading is not Reading.PACKED)
 
 
-def element_0(w: Writer, array: Value, factor: Operand, first: int) -> Value:
-    """The address of a factor's first element. first: the kernel's buffer of its first start."""
+def element_0(w: Writer, array: Value, factor: Operand, first: int) -> Place:
+    """The place of a factor's first element. first: the kernel's buffer of its first start."""
+    if factor.computed is None:
+        return address_0(w, array, factor, first)
+    # The emitters of expressions are loaded only where one is fused.
+    from hlo.backend.kernels.contraction.computed import ComputedReader
+
+    bases = [w.buffer_address(first + n) for n in range(len(factor.computed.buffers))]
+    return Position(ComputedReader(w, factor.computed, bases), affine.number(factor.offset))
+
+
+def address_0(w: Writer, array: Value, factor: Operand, first: int) -> Value:
+    """The address of the first element of a factor in memory."""
     at = w.int(factor.offset)
     for n, start in enumerate(factor.starts):
         scalar, address = storage_scalar(start.dtype), w.buffer_address(first + n)

@@ -9,7 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.analysis.factors import Factor, factor_of
-from hlo.backend.kernels.contraction.axes import Contraction, Operand, Start
+from hlo.analysis.leaves import leaves_of
+from hlo.analysis.prologues import prologue_of
+from hlo.backend.kernels.contraction.axes import Computed, Contraction, Operand, Start
 from hlo.ir.instruction import Instruction
 
 
@@ -19,6 +21,14 @@ class Place(Struct, frozen=True):
     buffer: int
     offset: int = 0
     starts: tuple[Start, ...] = ()
+    computed: Computed | None = None
+
+    @property
+    def moved(self) -> tuple[int, ...]:
+        """The buffers of arrays that are not the factor as they lie there."""
+        if self.computed is not None:
+            return self.computed.buffers
+        return (self.buffer,) if self.starts else ()
 
 
 class BufferNumbers(Struct, frozen=True):
@@ -31,17 +41,28 @@ class BufferNumbers(Struct, frozen=True):
 
     @property
     def moved(self) -> frozenset[int]:
-        """The arrays of which a factor is a part that only the run knows."""
-        return frozenset(place.buffer for place in (self.lhs, self.rhs) if place.starts)
+        """The arrays of which a factor is a part that only the run knows, or is computed."""
+        return frozenset((*self.lhs.moved, *self.rhs.moved))
 
 
 DOT_BUFFERS = BufferNumbers()
 
 
+def fusion_buffers(fusion: Instruction, contraction: Instruction) -> BufferNumbers:
+    """Those of a fusion around a contraction: its operands, its results, temporaries."""
+    lhs, rhs = map(place_of, contraction.operands)
+    count = len(fusion.operands)
+    return BufferNumbers(lhs, rhs, count, temporaries=count + len(leaves_of(fusion.shape)))
+
+
 def place_of(operand: Instruction) -> Place:
     """A factor in a fusion, among the fusion's operands."""
     factor = factor_of(operand)
-    assert factor is not None, "output fusions multiply parameters"
+    if factor is None:
+        arrays = prologue_of(operand)
+        assert arrays is not None, "output fusions multiply parameters, or what is computed of them"
+        buffers = tuple(map(fusion_number, arrays))
+        return Place(buffers[0], computed=Computed(operand, arrays, buffers))
     return Place(fusion_number(factor.array), factor.offset, _starts(factor))
 
 
@@ -70,4 +91,6 @@ def placed(c: Contraction, buffers: BufferNumbers) -> Contraction:
 
 def _moved(operand: Operand, place: Place) -> Operand:
     offset = operand.offset + place.offset
-    return replace(operand, buffer=place.buffer, offset=offset, starts=place.starts)
+    return replace(
+        operand, buffer=place.buffer, offset=offset, starts=place.starts, computed=place.computed
+    )

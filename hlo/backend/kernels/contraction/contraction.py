@@ -14,8 +14,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from hlo.analysis.fusibility import contraction_of, gates_of
-from hlo.analysis.leaves import leaves_of
+from hlo.analysis.fusibility import contraction_of
 from hlo.backend.ir.kernel import (
     NONE_KNOWN,
     Kernel,
@@ -43,10 +42,11 @@ from hlo.backend.kernels.contraction.beginnings import read_in_memory, start_buf
 from hlo.backend.kernels.contraction.buffer_numbers import (
     DOT_BUFFERS,
     BufferNumbers,
-    place_of,
+    fusion_buffers,
     placed,
 )
 from hlo.backend.kernels.contraction.calls import TOLD_BYTES, Calls, Made
+from hlo.backend.kernels.contraction.computed_columns import packs_computed
 from hlo.backend.kernels.contraction.convolution import Base
 from hlo.backend.kernels.contraction.convolution_form import Form
 from hlo.backend.kernels.contraction.convolution_look import (
@@ -160,19 +160,15 @@ def contraction_kernels(
 def _fused_kernels(
     fusion: Instruction, contraction: Instruction, target: Target, known: KnownLeaves
 ) -> KernelSequence:
-    """buffers: the fusion's operands, the result, temporaries."""
     # The emitters of expressions are loaded only where one is fused.
     from hlo.backend.kernels.contraction import fused
 
-    lhs, rhs = map(place_of, contraction.operands)
-    count, results = len(fusion.operands), len(leaves_of(fusion.shape))
-    buffers = BufferNumbers(lhs, rhs, count, temporaries=count + results)
+    buffers = fusion_buffers(fusion, contraction)
     (callee,) = fusion.called_computations()
     known = known.without(buffers.moved)  # other parts of them in each iteration
     if callee.root is contraction:
         return contraction_kernels(contraction, target, None, buffers, known)
-    gates = max(1, gates_of(callee, contraction))
-    epilogue = fused.Fused(fusion, contraction, target).epilogue(gates)
+    epilogue = fused.Fused(fusion, contraction, target).epilogue()
     return contraction_kernels(contraction, target, epilogue, buffers, known)
 
 
@@ -180,11 +176,7 @@ class _Sequence(Calls):
     """The sequence being made."""
 
     def __init__(
-        self,
-        target: Target,
-        epilogue: Epilogue | None,
-        buffers: BufferNumbers,
-        known: KnownLeaves,
+        self, target: Target, epilogue: Epilogue | None, buffers: BufferNumbers, known: KnownLeaves
     ) -> None:
         super().__init__(target, buffers.temporaries)
         self.epilogue = epilogue
@@ -251,25 +243,47 @@ class _Sequence(Calls):
             self._product(plan, self.epilogue, *others)
             return self._made()
         if is_turned(c, ring):
-            c = self._turned(c, ring)
+            c = self._turned(self._in_memory(c, "rhs"), ring)
+        c = self._in_memory(c, "lhs")
         is_tiled = self._is_converted_once(c, ring)
         if not is_tiled and (split := split_stream(c, ring, self.next_place)) is not None:
             self._add_parts(c, ring, split, others)
         elif not is_tiled and (stream := streamed(c, ring, self.epilogue)) is not None:
             self.sums = vector_sums(stream.c, ring)
             self._stream(stream, *others)
-        elif (tiles := tile_plan(c, ring)) is not None:
+        else:
+            self._add_blocked(c, ring, others)
+        return self._made()
+
+    def _in_memory(self, c: Contraction, side: str) -> Contraction:
+        """The product of a factor that a kernel before it has computed."""
+        factor: Operand = getattr(c, side)
+        if factor.computed is None:
+            return c
+        from hlo.backend.kernels.contraction.computed import materialised
+
+        self.calls.append(materialised(factor.computed, self.target, place := self.next_place))
+        self.temporaries.append(factor.computed.root.shape.size_bytes)
+        return replace(c, **{side: replace(factor, buffer=place, computed=None)})
+
+    def _add_blocked(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
+        """A product of blocks of rows and columns, by what multiplies them best; the columns may be
+        computed where they are packed as numbers of the ring.
+        """
+        if c.rhs.computed is not None and not packs_computed(c, ring):
+            c = self._in_memory(c, "rhs")
+        if (tiles := tile_plan(c, ring)) is not None:
             self._unless_subnormal(c, ring, others, partial(self._add_tiles, tiles, others))
         elif (worded := in_words(c, ring, self.early)) is not None:
             self._unless_subnormal(c, ring, others, partial(self._add_words, worded, others))
         else:
             self._add_product(c, ring, others)
-        return self._made()
 
     def _is_converted_once(self, c: Contraction, ring: Ring) -> bool:
         """Whether few rows meet columns of another type that a loop keeps: panels of them in the
         ring's numbers are made before the loop."""
-        return c.rhs.buffer in self.early and is_converted_alone(c, ring)
+        is_kept = c.rhs.computed is None and c.rhs.buffer in self.early
+        return is_kept and is_converted_alone(c, ring)
 
     def _made(self) -> KernelSequence:
         pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
@@ -311,16 +325,16 @@ class _Sequence(Calls):
         """The product on words, after what makes them."""
         c = worded.contraction
         for side, words in (("lhs", worded.lhs), ("rhs", worded.rhs)):
-            if words.is_copied and self.is_known(words.source.buffer):
-                step = PreparedWords(words)
-                place = self.prepare(step, words.source.buffer, words.size_bytes)
-                c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
-            elif words.is_copied:
+            if not words.is_copied:
+                continue
+            source, size = words.source.buffer, words.size_bytes
+            if self.is_known(source):
+                place = self.prepare(PreparedWords(words), source, size)
+            else:
                 kernel, starts = words_kernel(words, self.target), start_buffers([words.source])
                 shown = partial(words_schedule, words, side)
-                source, size = words.source.buffer, words.size_bytes
                 place = self.add_before(kernel, source, size, shown, starts)
-                c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
+            c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
         if worded.lhs.is_moved:
             result, *rest = others
             zeros = self._zeros(c, worded.ring)
@@ -479,5 +493,5 @@ class _Sequence(Calls):
             step = PreparedPanels(packing, strides, operand.offset)
             return self.prepare(step, operand.buffer, size_bytes)
         kernel, starts = packing_kernel(packing, batch, operand, side), start_buffers([operand])
-        shown = partial(packing_schedule, packing, batch, side, f"p{operand.buffer}")
+        shown = partial(packing_schedule, packing, batch, side, operand.read_from)
         return self.add_before(kernel, operand.buffer, size_bytes, shown, starts)

@@ -23,6 +23,7 @@ from hlo.backend.isa.assembly import Assembly
 from hlo.backend.kernels.contraction.assembly import REACH, tile_assembly
 from hlo.backend.kernels.contraction.packing import each_vector, pack
 from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange
+from hlo.backend.kernels.contraction.places import address_of, handed
 from hlo.backend.kernels.contraction.ring import element_address, is_plain
 
 CHUNK = 64  # Rows of memory that the next panel meets again while their pages are known.
@@ -70,26 +71,30 @@ def packed(w: Writer, packing: Packing, block: PanelRange) -> None:
 def called(w: Writer, packing: Packing, block: PanelRange) -> Kernel:
     """Like `pack`, by a function: LLVM's time grows faster than a function, and a product with
     tiles of assembly is left without loops of its own. What is called."""
+    inner = Writer()
     given = {name: getattr(block, name) for name in block.__struct_fields__}
+    source, own = handed(block.source, inner)
+    del given["source"]
     moved = {name: value for name, value in given.items() if not value.is_constant}
     names = {name: Value(f"%{name}", value.type) for name, value in moved.items()}
-    inner = Writer()
-    packed(inner, packing, replace(block, **names))
-    function = as_function(inner, names.values(), has_entry=False)
-    call(w, function, *moved.values())
+    packed(inner, packing, replace(block, source=source, **names))
+    parameters = [parameter for parameter, _ in own]
+    function = as_function(inner, [*parameters, *names.values()], has_entry=False)
+    call(w, function, *(value for _, value in own), *moved.values())
     return function
 
 
 def _is_copy(packing: Packing) -> bool:
     """Whether `pack` copies rows as they are."""
-    plain = is_plain(packing.source.dtype, packing.ring)
+    source = packing.source
+    plain = is_plain(source.dtype, packing.ring) and not source.is_computed
     return packing.by_rows and len(packing.source.depth) == 1 and plain
 
 
 def _serves(packing: Packing) -> bool:
     ring, source = packing.ring, packing.source
     words = tile_assembly(ring)
-    if words is None or not words.has_masks or packing.by_rows:
+    if words is None or not words.has_masks or packing.by_rows or source.is_computed:
         return False
     return is_plain(source.dtype, ring) and len(source.depth) <= 1
 
@@ -123,7 +128,7 @@ def _along(w: Writer, packing: Packing, block: PanelRange) -> None:
         done = times(w, i, rows)
         count = w.intrinsic("llvm.umin", "i64", w.binary("sub", size, done), w.int(rows))
         k = add(w, block.depth_begin, done)
-        row = element_address(w, block.source, times(w, k, stride), source.dtype)
+        row = element_address(w, address_of(block.source), times(w, k, stride), source.dtype)
         target = advanced(w, block.target, times(w, k, packing.k_step), ring.scalar)
 
         def at_panel(p: Value, _: list[Value]) -> list[Value]:
@@ -194,7 +199,8 @@ def _across(w: Writer, packing: Packing, block: PanelRange) -> None:
 
         def squares(first: Value, count: Value) -> None:
             k = add(w, block.depth_begin, first)
-            address = element_address(w, block.source, add(w, offset, k), source.dtype)
+            base = address_of(block.source)
+            address = element_address(w, base, add(w, offset, k), source.dtype)
             to = advanced(w, target, times(w, k, packing.k_step), packing.ring.scalar)
             assembly.write(w, lines, (address, to, count), [], registers)
 

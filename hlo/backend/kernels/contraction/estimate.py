@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 
 from hlo.backend.ir.kernel import Work
-from hlo.backend.kernels.contraction.axes import Axes, Contraction, extent
+from hlo.backend.kernels.contraction.axes import Axes, Contraction, Operand, extent
 from hlo.backend.kernels.contraction.limits import share_of
 from hlo.backend.kernels.contraction.packing_form import Packing
 from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading
@@ -69,7 +69,8 @@ def _bytes(c: Contraction, side: str) -> int:
     """Bytes of a factor's elements, each counted once."""
     axes = (*c.batch, *c.rows, *c.columns, *c.depth)
     sizes = [a.size for a in axes if getattr(a, side)]
-    return prod(sizes) * int(getattr(c, side).dtype.item_bytes)
+    factor: Operand = getattr(c, side)
+    return round(prod(sizes) * factor.read_bytes)
 
 
 def _moved(packing: Packing, batch: Axes) -> float:
@@ -130,7 +131,7 @@ def vector_work(c: Contraction, ring: Ring) -> Work:
     return Work(
         instructions=c.batches * vectors * groups * max(products, loads),
         sums=ACROSS * sums,
-        moved=c.batches * c.k * c.n * c.rhs.dtype.item_bytes * groups,
+        moved=c.batches * c.k * c.n * c.rhs.read_bytes * groups,
         reach=reach(c),
         is_stream=True,
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.analysis.bands import live_band
-from hlo.analysis.fusibility import is_elementwise
+from hlo.analysis.fusibility import beside, gates_of, is_elementwise
 from hlo.backend.emitters import random, reduction, values, windows  # noqa: F401  # as in staged
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.structural import elemental_of
@@ -42,12 +42,14 @@ class Fused:
         self.body: Computation = callee
         self.contraction = contraction
         self.target = target
-        beside = _beside(callee.root, contraction)
-        self.read = [p for p in callee.parameters if p in beside]
+        others = beside(callee.root, contraction)
+        self.read = [p for p in callee.parameters if p in others]
 
-    def epilogue(self, gates: int = 1) -> Epilogue:
-        """gates: parts of the contraction's columns, of which each element of the results reads
-        all."""
+    def epilogue(self) -> Epilogue:
+        """What is done to each sum. Of gates, parts of the contraction's columns, each element of
+        the results reads all.
+        """
+        gates = max(1, gates_of(self.body, self.contraction))
         columns = self._columns(gates)
 
         def apply(w: Writer, sums: tuple[Value, ...], lanes: Lanes) -> tuple[Value, ...]:
@@ -78,7 +80,7 @@ class Fused:
 
     def _is_uniform(self) -> bool:
         """Whether all that the result is made of beside the contraction are scalars."""
-        inner = _beside(self.body.root, self.contraction) - {self.contraction}
+        inner = beside(self.body.root, self.contraction) - {self.contraction}
         return all(member.operands or not member.shape.dims for member in inner)
 
     def _in_place(self) -> frozenset[tuple[int, int]]:
@@ -129,33 +131,6 @@ class Fused:
         return tuple(found)
 
 
-def _beside(root: Instruction, contraction: Instruction) -> set[Instruction]:
-    """What the root is computed from beside the contraction and what that alone reads."""
-    found, waiting = {contraction}, [root]
-    while waiting:
-        top = waiting.pop()
-        if top not in found:
-            found.add(top)
-            waiting += top.operands
-    return found
-
-
-class _Sums:
-    """The contraction's value at the lanes that are being finished, whatever their index is; of
-    several gates, in so many columns each, at the one that the index is in.
-    """
-
-    def __init__(self, gates: list[types.Lanes], columns: int) -> None:
-        self.gates, self.columns = gates, columns
-
-    def lanes_at(
-        self, _: Elemental, __: Instruction, indices: Sequence[Index]
-    ) -> list[types.Lanes]:
-        if len(self.gates) == 1:
-            return self.gates * len(indices)
-        return [self.gates[index[-1].low // self.columns] for index in indices]
-
-
 def _index(w: Writer, lanes: Lanes, columns: int, dims: tuple[int, ...]) -> Index:
     """The lanes' index: a row that they share, and columns that run with them."""
     leading = len(dims)
@@ -188,3 +163,19 @@ def _consecutive(lanes: Lanes, first: Value, size: int) -> Expr:
         return affine.of(Variable("column", 0, size - 1, value=first))
     column = Variable("column", 0, size - 1, lanes=lanes.count, value=first, mask=lanes.mask)
     return Expr({column: 1}, 0)
+
+
+class _Sums:
+    """The contraction's value at the lanes that are being finished, whatever their index is; of
+    several gates, in so many columns each, at the one that the index is in.
+    """
+
+    def __init__(self, gates: list[types.Lanes], columns: int) -> None:
+        self.gates, self.columns = gates, columns
+
+    def lanes_at(
+        self, _: Elemental, __: Instruction, indices: Sequence[Index]
+    ) -> list[types.Lanes]:
+        if len(self.gates) == 1:
+            return self.gates * len(indices)
+        return [self.gates[index[-1].low // self.columns] for index in indices]

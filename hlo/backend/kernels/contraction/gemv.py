@@ -21,9 +21,15 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, Contraction, merged, only
-from hlo.backend.kernels.contraction.beginnings import element_0, start_buffers
+from hlo.backend.kernels.contraction.beginnings import (
+    address_0,
+    beginnings_of,
+    element_0,
+    start_buffers,
+)
 from hlo.backend.kernels.contraction.estimate import vector_work
 from hlo.backend.kernels.contraction.lane_sums import across
+from hlo.backend.kernels.contraction.places import Place, Run, begin, moved, outside, read
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
 from hlo.backend.kernels.contraction.sum_blocks import BLOCK, block_sizes
@@ -82,19 +88,19 @@ class _Streaming:
         first = 2 + self.result.buffers  # of the starts
         if scratch_bytes:
             self.scratch = w.buffer_address(first + len(start_buffers((c.lhs, c.rhs))))
-        lhs = element_0(w, lhs, c.lhs, first)
-        rhs = element_0(w, rhs, c.rhs, first + len(c.lhs.starts))
+        lhs = address_0(w, lhs, c.lhs, first)
+        place = element_0(w, rhs, c.rhs, first + beginnings_of(c.lhs))
 
         def unit(u: Value) -> None:
             b, block = split_index(w, u, (1 << 40, blocks))
-            moved = {s: [(a.size, getattr(a, s)) for a in c.batch] for s in ("lhs", "rhs", "out")}
-            self.lhs = element_address(w, lhs, strided(w, b, moved["lhs"]), c.lhs.dtype)
-            self.rhs = element_address(w, rhs, strided(w, b, moved["rhs"]), c.rhs.dtype)
-            self.out_index = strided(w, b, moved["out"])
+            axes = {s: [(a.size, getattr(a, s)) for a in c.batch] for s in ("lhs", "rhs", "out")}
+            self.lhs = element_address(w, lhs, strided(w, b, axes["lhs"]), c.lhs.dtype)
+            self.rhs = moved(w, place, b, axes["rhs"], c.rhs.dtype)
+            self.out_index = strided(w, b, axes["out"])
             body(block)
 
         ranged(w, BEGIN, END, unit)
-        matrix = c.batches * c.k * c.n * c.rhs.dtype.item_bytes
+        matrix = round(c.batches * c.k * c.n * c.rhs.read_bytes)
         return Kernel(
             w.kernel_function(),
             c.batches * blocks,
@@ -158,15 +164,16 @@ class Dots(_Streaming):
     def _columns(self, step: Value) -> None:
         w, c = self.w, self.c
         start = times(w, step, self.at_once)
-        columns = self._column_addresses(start)
+        columns = self._column_places(start)
         mask = None
         if c.n % self.at_once:
             mask = below(w, start, c.n, self.at_once)
-        for rows in row_groups(c.m):
-            self._rows(rows, columns, start, mask)
+        with outside(columns[0]):
+            for rows in row_groups(c.m):
+                self._rows(rows, columns, start, mask)
 
     def _rows(
-        self, numbers: Sequence[int], columns: list[Value], start: Value, mask: Value | None
+        self, numbers: Sequence[int], columns: list[Place], start: Value, mask: Value | None
     ) -> None:
         """The results of some rows in these columns."""
         w, c, ring = self.w, self.c, self.ring
@@ -185,20 +192,20 @@ class Dots(_Streaming):
             totals = tuple(across(w, ring, row[i::parts]) for i in range(parts))
             self._store(r, start, totals, mask)
 
-    def _column_addresses(self, start: Value) -> list[Value]:
+    def _column_places(self, start: Value) -> list[Place]:
         """Where the columns begin; those beyond the last repeat it."""
         w, c = self.w, self.c
         axes = [(a.size, a.rhs) for a in c.columns]
-        addresses = []
+        places = []
         for j in range(self.at_once):
             index = add(w, start, w.int(j))
             if c.n % self.at_once:
                 index = w.intrinsic("llvm.umin", "i64", index, w.int(c.n - 1))
-            addresses.append(element_address(w, self.rhs, strided(w, index, axes), c.rhs.dtype))
-        return addresses
+            places.append(moved(w, self.rhs, index, axes, c.rhs.dtype))
+        return places
 
     def _over_depth(
-        self, axes: Axes, rows: list[Value], columns: list[Value], sums: list[Value]
+        self, axes: Axes, rows: list[Value], columns: list[Place], sums: list[Value]
     ) -> list[Value]:
         """The loops over depth; the one that is cut makes blocks, and adds them."""
         w, axis, inner = self.w, axes[0], axes[1:]
@@ -208,9 +215,10 @@ class Dots(_Streaming):
             return self._run(axis.size, rounds, rows, columns, sums)
 
         def once(i: Value, carried: list[Value]) -> list[Value]:
-            moved_rows = self._moved(rows, times(w, i, axis.lhs), self.c.lhs.dtype)
-            moved = self._moved(columns, times(w, i, axis.rhs), self.c.rhs.dtype)
-            return self._over_depth(inner, moved_rows, moved, carried)
+            left, right = self.c.lhs.dtype, self.c.rhs.dtype
+            own_rows = [element_address(w, at, times(w, i, axis.lhs), left) for at in rows]
+            own = [moved(w, at, i, ((axis.size, axis.rhs),), right) for at in columns]
+            return self._over_depth(inner, own_rows, own, carried)
 
         def block(number: Value, totals: list[Value]) -> list[Value]:
             first = times(w, number, rounds)
@@ -222,11 +230,8 @@ class Dots(_Streaming):
             return loop(w, w.int(axis.size), sums, once)
         return loop(w, w.int(-(-axis.size // rounds)), sums, block)
 
-    def _moved(self, addresses: list[Value], offset: Value, dtype: DType) -> list[Value]:
-        return [element_address(self.w, address, offset, dtype) for address in addresses]
-
     def _run(
-        self, size: int, rounds: int, rows: list[Value], columns: list[Value], sums: list[Value]
+        self, size: int, rounds: int, rows: list[Value], columns: list[Place], sums: list[Value]
     ) -> list[Value]:
         """One contiguous run of depth: blocks of `rounds` (0: one), the rest masked."""
         w, lanes, chains = self.w, self.ring.lanes, self.chains
@@ -281,7 +286,7 @@ class Dots(_Streaming):
         mask: Value | None,
         chain: int,
         rows: list[Value],
-        columns: list[Value],
+        columns: list[Place],
         sums: list[Value],
     ) -> list[Value]:
         """The sums with a vector at depth k, which a chain of theirs takes."""
@@ -292,10 +297,12 @@ class Dots(_Streaming):
         def vector(at: Value, dtype: DType) -> Parts:
             return loaded(w, ring, dtype, element_address(w, at, k, dtype), ring.lanes, mask)
 
+        begin(ring, *columns[:1])
+        run = Run(k, c.depth[-1].size, is_whole=True)
         left = [vector(at, c.lhs.dtype) for at in rows]
         result: list[Parts] = [()] * (len(rows) * len(columns))
         for j, at in enumerate(columns):
-            right = vector(at, c.rhs.dtype)
+            right = read(w, ring, c.rhs.dtype, at, run, ring.lanes, mask)
             for r, number in enumerate(left):
                 place = r * len(columns) + j
                 total = tuple(own[place * ring.parts : (place + 1) * ring.parts])
@@ -342,7 +349,9 @@ class Axpys(_Streaming):
         w, c = self.w, self.c
         start = times(w, block, self.chunk)
         self.first_column = start
-        self.matrix = element_address(w, self.rhs, start, c.rhs.dtype)
+        self.matrix = self.rhs
+        if isinstance(self.rhs, Value):
+            self.matrix = element_address(w, self.rhs, start, c.rhs.dtype)
         left = w.binary("sub", w.int(c.n), start)
         self.count = w.intrinsic("llvm.umin", "i64", left, w.int(self.chunk))
         self._each_vector(lambda at, mask: self._clear(at))
@@ -434,14 +443,16 @@ class Axpys(_Streaming):
         w, c, ring = self.w, self.c, self.ring
         (axis,) = c.depth
         bases: list[Value] = []
-        matrix_rows: list[Value] = []
+        matrix_rows: list[Place] = []
         for d in range(depths):
             at = add(w, k, w.int(d))
             bases.append(element_address(w, self.lhs, times(w, at, axis.lhs), c.lhs.dtype))
-            matrix_rows.append(element_address(w, self.matrix, times(w, at, axis.rhs), c.rhs.dtype))
+            depth = ((axis.size, axis.rhs),)
+            matrix_rows.append(moved(w, self.matrix, at, depth, c.rhs.dtype))
         held = [[self._number(base, r) for r in range(c.m)] for base in bases if self.is_held]
 
         def at_run(rows: Sequence[int], at: Value, mask: Value | None, vectors: int) -> None:
+            begin(ring, *matrix_rows[:1])
             places = [add(w, at, w.int(v * ring.lanes)) for v in range(vectors)]
             sums = [[self._at(self._sum_addresses(r, p)) for p in places] for r in rows]
             for d, row in enumerate(matrix_rows):
@@ -454,15 +465,22 @@ class Axpys(_Streaming):
                 for total, place in zip(totals, places, strict=True):
                     self._put(total, self._sum_addresses(r, place))
 
-        for rows in row_groups(c.m):
-            self._each_run(partial(at_run, rows), self.vectors)
+        with outside(matrix_rows[0]):
+            for rows in row_groups(c.m):
+                self._each_run(partial(at_run, rows), self.vectors)
         return []
 
-    def _columns_of(self, row: Value, at: Value, mask: Value | None) -> Parts:
-        """A vector of a row of the matrix."""
-        dtype = self.c.rhs.dtype
-        address = element_address(self.w, row, at, dtype)
-        return loaded(self.w, self.ring, dtype, address, self.ring.lanes, mask)
+    def _columns_of(self, row: Place, at: Value, mask: Value | None) -> Parts:
+        """A vector of a row of the matrix. at: the column within the chunk, whose first one an
+        address is moved to.
+        """
+        w, n, lanes = self.w, self.c.n, self.ring.lanes
+        if not isinstance(row, Value):
+            # What is left of a vector of columns is at the end of them all.
+            is_last = mask is not None
+            at = w.int(n // lanes * lanes) if is_last else add(w, self.first_column, at)
+        run = Run(at, n, is_whole=True)
+        return read(w, self.ring, self.c.rhs.dtype, row, run, lanes, mask)
 
     def _number(self, base: Value, row: int) -> Parts:
         w, c, ring = self.w, self.c, self.ring

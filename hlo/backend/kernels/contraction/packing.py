@@ -15,6 +15,15 @@ from hlo.backend.ir.control import loop, looped, void, when_rest
 from hlo.backend.ir.values import counted, every_lane
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange
+from hlo.backend.kernels.contraction.places import (
+    Place,
+    Run,
+    address_of,
+    begin,
+    moved,
+    outside,
+    read,
+)
 from hlo.backend.kernels.contraction.ring import (
     Parts,
     element_address,
@@ -46,22 +55,24 @@ def _pack_along_free(w: Writer, packing: Packing, block: PanelRange) -> None:
 
     def at_depth(i: Value, _: list[Value]) -> list[Value]:
         k = add(w, block.depth_begin, i)
-        row = element_address(w, block.source, strided(w, k, source.depth), source.dtype)
+        row = moved(w, block.source, k, source.depth, source.dtype)
         target = advanced(w, block.target, times(w, k, packing.k_step), ring.scalar)
 
         def at_panel(p: Value, _: list[Value]) -> list[Value]:
             start = panels.start(w, add(w, block.first, p))
             to = advanced(w, target, times(w, p, packing.panel_size), ring.scalar)
+            begin(ring, row)
             for v in range(panels.width // lanes):
                 at = add(w, start, w.int(v * lanes))
                 mask = below(w, at, source.free_size, lanes) if masked else None
                 offset = at if source.is_free_contiguous else strided(w, at, source.free)
-                address = element_address(w, row, offset, source.dtype)
-                parts = loaded(w, ring, source.dtype, address, lanes, mask)
+                run = Run(offset, source.free_size, is_whole=not panels.overlaps)
+                parts = read(w, ring, source.dtype, row, run, lanes, mask)
                 put(w, packing, parts, advanced(w, to, v * lanes, ring.scalar))
             return []
 
-        loop(w, block.count, [], at_panel)
+        with outside(row):
+            loop(w, block.count, [], at_panel)
         return []
 
     loop(w, block.depth_size, [], at_depth)
@@ -86,7 +97,7 @@ def _pack_rows(w: Writer, packing: Packing, block: PanelRange) -> None:
         p, r = split_index(w, i, (1 << 40, panels.step))
         start = panels.start(w, add(w, block.first, p))
         row = strided(w, add(w, start, r), source.free)
-        at = element_address(w, block.source, row, source.dtype)
+        at = element_address(w, address_of(block.source), row, source.dtype)
         to = advanced(w, block.target, times(w, i, packing.row_step), packing.ring.scalar)
 
         def at_run(i: Value, _: list[Value]) -> list[Value]:
@@ -166,67 +177,69 @@ def _pack_transposed(w: Writer, packing: Packing, block: PanelRange) -> None:
     """for panel: for group of lanes: for run of depth: square blocks through the registers."""
 
     def at_vector(start: Value, target: Value) -> None:
-        rows = _row_addresses(w, packing, block.source, start)
-        if len(packing.source.depth) == 1:
-            _pack_run(w, packing, rows, target, block.depth_begin, block.depth_size)
-        else:
-            _pack_runs(w, packing, rows, target, block)
+        rows = _row_places(w, packing, block.source, start)
+        with outside(rows[0]):
+            if len(packing.source.depth) == 1:
+                _pack_run(w, packing, rows, target, block.depth_begin, block.depth_size)
+            else:
+                _pack_runs(w, packing, rows, target, block)
 
     each_vector(w, packing, block, at_vector)
 
 
 def _pack_runs(
-    w: Writer, packing: Packing, rows: list[Value], target: Value, block: PanelRange
+    w: Writer, packing: Packing, rows: list[Place], target: Value, block: PanelRange
 ) -> None:
     """The block's runs of the innermost depth axis."""
     source, ring = packing.source, packing.ring
     run = source.depth[-1][0]
     if packing.is_in_one_run:
-        offset = strided(w, block.depth_begin, source.depth)
-        moved = [element_address(w, row, offset, source.dtype) for row in rows]
+        own = [moved(w, row, block.depth_begin, source.depth, source.dtype) for row in rows]
         to = advanced(w, target, times(w, block.depth_begin, packing.k_step), ring.scalar)
-        _pack_run(w, packing, moved, to, w.int(0), block.depth_size)
+        _pack_run(w, packing, own, to, w.int(0), block.depth_size)
         return
     first = divided(w, block.depth_begin, run)
 
     def at_run(j: Value, _: list[Value]) -> list[Value]:
         i = add(w, first, j)
-        offset = strided(w, i, source.depth[:-1])
-        moved = [element_address(w, row, offset, source.dtype) for row in rows]
+        own = [moved(w, row, i, source.depth[:-1], source.dtype) for row in rows]
         to = advanced(w, target, times(w, i, run * packing.k_step), ring.scalar)
-        _pack_run(w, packing, moved, to, w.int(0), w.int(run))
+        _pack_run(w, packing, own, to, w.int(0), w.int(run))
         return []
 
     loop(w, divided(w, block.depth_size, run), [], at_run)
 
 
-def _row_addresses(w: Writer, packing: Packing, base: Value, start: Value) -> list[Value]:
+def _row_places(w: Writer, packing: Packing, base: Place, start: Value) -> list[Place]:
     """Where `lanes` consecutive free indices begin; those beyond the set repeat its last."""
     source, lanes = packing.source, packing.ring.lanes
     affine = len(source.free) == 1
-    if affine and not packing.panels.exceeds(source.free_size):
+    is_in_set = not packing.panels.exceeds(source.free_size)
+    if isinstance(base, Value) and affine and is_in_set:
         first = element_address(w, base, times(w, start, source.free[0][1]), source.dtype)
         return [
             element_address(w, first, w.int(r * source.free[0][1]), source.dtype)
             for r in range(lanes)
         ]
     last = w.int(source.free_size - 1)
-    addresses = []
+    places = []
     for r in range(lanes):
-        index = w.intrinsic("llvm.umin", "i64", add(w, start, w.int(r)), last)
-        addresses.append(element_address(w, base, strided(w, index, source.free), source.dtype))
-    return addresses
+        index = add(w, start, w.int(r))
+        if not is_in_set or not affine:
+            index = w.intrinsic("llvm.umin", "i64", index, last)
+        places.append(moved(w, base, index, source.free, source.dtype))
+    return places
 
 
 def _pack_run(
-    w: Writer, packing: Packing, rows: list[Value], target: Value, begin: Value, size: Value
+    w: Writer, packing: Packing, rows: list[Place], target: Value, first: Value, size: Value
 ) -> None:
-    """depth [begin, begin + size) of one run: whole squares, then the rest with masks."""
+    """depth [first, first + size) of one run: whole squares, then the rest with masks."""
     step = packing.square
     whole, rest = _whole_and_rest(w, packing, size, step)
 
     def square(i: Value, count: int) -> None:
-        _pack_square(w, packing, rows, target, add(w, begin, times(w, i, step)), count)
+        _pack_square(w, packing, rows, target, add(w, first, times(w, i, step)), count)
 
     looped(w, whole, lambda i: square(i, step))
     if rest:
@@ -234,7 +247,7 @@ def _pack_run(
 
 
 def _pack_square(
-    w: Writer, packing: Packing, rows: list[Value], target: Value, k: Value, count: int
+    w: Writer, packing: Packing, rows: list[Place], target: Value, k: Value, count: int
 ) -> None:
     """lanes x `count` elements, a square of 128 bits a side in each 128 bits of the vectors.
 
@@ -245,13 +258,12 @@ def _pack_square(
     mask = None
     if count < square:
         mask = first_of(count, square)
-    read = [
-        loaded(w, ring, source.dtype, element_address(w, row, k, source.dtype), square, mask)
-        for row in rows
-    ]
+    begin(ring, rows[0])
+    run = Run(k, source.depth[-1][0], is_whole=packing.panel_depth == 0)
+    found = [read(w, ring, source.dtype, row, run, square, mask) for row in rows]
     columns = []
     for i in range(ring.parts):
-        parts = [numbers[i] for numbers in read]
+        parts = [numbers[i] for numbers in found]
         joined = [w.end_to_end(parts[r::square]) for r in range(square)]
         columns.append(turned_parts(w, joined))
     to = advanced(w, target, times(w, k, packing.k_step), ring.scalar)
@@ -272,7 +284,8 @@ def _pack_gathered(w: Writer, packing: Packing, block: PanelRange) -> None:
 
         def at_depth(j: Value, _: list[Value]) -> list[Value]:
             k = add(w, block.depth_begin, j)
-            base = element_address(w, block.source, strided(w, k, source.depth), source.dtype)
+            memory = address_of(block.source)
+            base = element_address(w, memory, strided(w, k, source.depth), source.dtype)
             to = advanced(w, target, times(w, k, packing.k_step), ring.scalar)
             put(w, packing, fetch(base), to)
             return []

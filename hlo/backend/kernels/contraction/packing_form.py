@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from hlo.backend.ir.arithmetic import times
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.kernels.contraction.places import Place
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.ir.dtype import DType
 
@@ -19,11 +20,12 @@ Strides = tuple[tuple[int, int], ...]  # (size, stride in elements), outermost f
 
 
 class Source(Struct, frozen=True):
-    """A factor in memory, seen from one batch."""
+    """A factor in memory, seen from one batch. is_computed: it is computed as it is read."""
 
     dtype: DType
     free: Strides
     depth: Strides
+    is_computed: bool = False
 
     @property
     def free_size(self) -> int:
@@ -172,7 +174,7 @@ class PanelRange(Struct, frozen=True):
     A part of the depth is a panel's (panel_depth, the last one less); target is depth 0's place.
     """
 
-    source: Value
+    source: Place
     target: Value
     first: Value
     count: Value

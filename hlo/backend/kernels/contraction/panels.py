@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.ir.arithmetic import add, advanced, clipped, split_index, strided, times
+from hlo.backend.ir.arithmetic import add, advanced, clipped, split_index, times
 from hlo.backend.ir.control import ranged
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
@@ -13,7 +13,7 @@ from hlo.backend.kernels.contraction.axes import Axes, Operand, extent
 from hlo.backend.kernels.contraction.beginnings import element_0
 from hlo.backend.kernels.contraction.copies import CHUNK, is_assembly, packed
 from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange
-from hlo.backend.kernels.contraction.ring import element_address
+from hlo.backend.kernels.contraction.places import moved
 
 
 def packing_kernel(packing: Packing, batch: Axes, factor: Operand, side: str) -> Kernel:
@@ -26,12 +26,12 @@ def packing_kernel(packing: Packing, batch: Axes, factor: Operand, side: str) ->
     groups, depth = -(-panels.count // group), source.depth_size
     units = extent(batch) * groups * chunks
     memory, target = (w.buffer_address(i) for i in (0, 1))
-    memory = element_0(w, memory, factor, 2)
+    place = element_0(w, memory, factor, 2)
 
     def unit(u: Value) -> None:
         b, g, chunk = split_index(w, u, (1 << 40, groups, chunks))
-        moved = strided(w, b, [(a.size, getattr(a, side)) for a in batch])
-        base = element_address(w, memory, moved, source.dtype)
+        axes = [(a.size, getattr(a, side)) for a in batch]
+        base = moved(w, place, b, axes, source.dtype)
         first = times(w, g, group)
         start = add(w, times(w, b, panels.count), first)
         to = advanced(w, target, times(w, start, packing.panel_size), ring.scalar)

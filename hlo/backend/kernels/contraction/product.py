@@ -33,7 +33,12 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import write_tile
 from hlo.backend.kernels.contraction.batch_ahead import BatchAhead
-from hlo.backend.kernels.contraction.beginnings import element_0, read_in_memory, start_buffers
+from hlo.backend.kernels.contraction.beginnings import (
+    beginnings_of,
+    element_0,
+    read_in_memory,
+    start_buffers,
+)
 from hlo.backend.kernels.contraction.copies import called, is_assembly, packed
 from hlo.backend.kernels.contraction.estimate import product_work
 from hlo.backend.kernels.contraction.finishing import (
@@ -46,6 +51,7 @@ from hlo.backend.kernels.contraction.limits import Depths, Limits, one
 from hlo.backend.kernels.contraction.microkernel import Tile, product, zero_tile
 from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange
 from hlo.backend.kernels.contraction.panels import packed_strides
+from hlo.backend.kernels.contraction.places import Place, address_of, moved
 from hlo.backend.kernels.contraction.product_form import ProductForm
 from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.result import Epilogue
@@ -91,18 +97,17 @@ class _Product:
         self.result = self.finishing.result
         scratch = lhs
         first = 2 + self.result.buffers  # of the starts
-        moved = read_in_memory(plan)
         if self.scratch_bytes:
-            scratch = w.buffer_address(first + len(start_buffers(moved)))
+            scratch = w.buffer_address(first + len(start_buffers(read_in_memory(plan))))
         addresses = [advanced(w, scratch, at, "i8") for at in self.scratch_at]
         lhs_scratch, rhs_scratch, stage, self.aside = addresses
         self.scratch = {"lhs": lhs_scratch, "rhs": rhs_scratch}
+        self.base: dict[str, Place] = {"lhs": lhs, "rhs": rhs}
         if plan.lhs is not Reading.PACKED:
-            lhs = element_0(w, lhs, c.lhs, first)
-            first += len(c.lhs.starts)
+            self.base["lhs"] = element_0(w, lhs, c.lhs, first)
+            first += beginnings_of(c.lhs)
         if plan.rhs is not Reading.PACKED:
-            rhs = element_0(w, rhs, c.rhs, first)
-        self.base = {"lhs": lhs, "rhs": rhs}
+            self.base["rhs"] = element_0(w, rhs, c.rhs, first)
         self.at = dict(self.base)
         self.first = {"lhs": w.int(0), "rhs": w.int(0)}
         self.waiting.place(stage)
@@ -188,17 +193,18 @@ class _Product:
         batch = [(a.size, getattr(a, side)) for a in self.c.batch]
         self.first[side] = w.int(0)
         if reading is Reading.PACKED:
-            moved = strided(w, b, packed_strides(batch, packing))
-            self.at[side] = advanced(w, self.base[side], moved, self.scalar)
+            step = strided(w, b, packed_strides(batch, packing))
+            self.at[side] = advanced(w, address_of(self.base[side]), step, self.scalar)
             return
-        base = element_address(w, self.base[side], strided(w, b, batch), packing.source.dtype)
+        base = moved(w, self.base[side], b, batch, packing.source.dtype)
         self.at[side] = base
-        self.ahead.place(side, base)
+        if isinstance(base, Value):
+            self.ahead.place(side, base)
         if reading is Reading.IN_UNIT and not (self.plan.depth_first and side == "rhs"):
             self._pack(side, base, panels, self.all_depths, new)
 
     def _pack(
-        self, side: str, base: Value, panels: Range, depths: Depths, new: Value | None
+        self, side: str, base: Place, panels: Range, depths: Depths, new: Value | None
     ) -> None:
         """Panels of these depths into scratch, when `new` (or always)."""
         w, packing = self.w, self.packings[side]
@@ -227,10 +233,11 @@ class _Product:
         w, packing = self.w, self.packings[side]
         if self.form.readings[side] is Reading.IN_PLACE:
             offset = strided(w, start, packing.source.free)
-            return element_address(w, self.at[side], offset, packing.source.dtype)
+            return element_address(w, address_of(self.at[side]), offset, packing.source.dtype)
         first = self.first[side]
         local = panel if first.integer == 0 else w.binary("sub", panel, first)
-        return advanced(w, self.at[side], times(w, local, packing.panel_size), self.scalar)
+        offset = times(w, local, packing.panel_size)
+        return advanced(w, address_of(self.at[side]), offset, self.scalar)
 
     # -- panels and depth blocks -----------------------------------------------------------------
 
@@ -273,7 +280,7 @@ class _Product:
     def _group(self, group: Range, tiles: Range, panels: Range, depths: Depths) -> None:
         """Some tiles of rows, packed if they have to be, and all panels of the unit."""
         w, base = self.w, self.at["lhs"]
-        self.rows_ahead.base = base
+        self.rows_ahead.base = address_of(base)
         if self.plan.lhs is Reading.IN_TILE:
             self._pack("lhs", base, group, depths, self.limits.is_wanted(group, panels))
             depths = replace(depths, lhs=w.int(0))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo.backend.ir.writer import Value
+from hlo.backend.kernels.contraction.axes import Operand
 from hlo.backend.kernels.contraction.limits import share_of
 from hlo.backend.kernels.contraction.microkernel import UNKNOWN, unrolled
 from hlo.backend.kernels.contraction.nests import DEPTH, FREE, SUMS, batches, cached, stored
@@ -274,7 +275,8 @@ class _Loops:
 
     def _source(self, side: str, *, packed: str = "") -> str:
         """Where a factor is read. packed: the name of its panels in scratch."""
-        place = f"p{getattr(self.c, side).buffer}"
+        factor: Operand = getattr(self.c, side)
+        place = factor.read_from
         reading = self.form.readings[side]
         if reading is Reading.IN_PLACE or not packed:
             return place

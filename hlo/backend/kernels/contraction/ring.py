@@ -224,8 +224,12 @@ def converted(w: Writer, ring: Ring, dtype: DType, raw: Parts) -> Parts:
 
 def _component(w: Writer, ring: Ring, dtype: DType, raw: Value) -> Value:
     """One component in the ring's scalar; integers wrap, which does no harm before the end."""
-    type = ring.type(raw.lanes)
-    value = decoded(w, ring.target, raw, dtype)
+    return as_numbers(w, ring, dtype, decoded(w, ring.target, raw, dtype))
+
+
+def as_numbers(w: Writer, ring: Ring, dtype: DType, value: Value) -> Value:
+    """Lanes of a type, as loop kernels compute with them, in the ring's scalar."""
+    type = ring.type(value.lanes)
     is_float = ring.scalar in ("float", "double")
     if dtype.is_float:
         if not is_float:

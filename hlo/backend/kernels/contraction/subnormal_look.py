@@ -11,7 +11,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.axes import Contraction, Operand, reach
-from hlo.backend.kernels.contraction.beginnings import element_0
+from hlo.backend.kernels.contraction.beginnings import address_0
 from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.lanes import masked
 from hlo.ir import dtype as dt
@@ -28,7 +28,7 @@ def subnormal_kernel(c: Contraction, side: str) -> Kernel:
     assert factor.dtype is dt.BF16, "the numbers are known by their upper eight bits"
     size = reach(c, side)
     source, told = (w.buffer_address(n) for n in range(2))
-    source = element_0(w, source, factor, 2)
+    source = address_0(w, source, factor, 2)
     type = vector_of("i16", LANES)
     step = LANES * ROUNDS
 

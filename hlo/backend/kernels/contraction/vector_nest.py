@@ -38,7 +38,7 @@ def vector_schedule(stream: Dots | Axpys) -> LoopSchedule:
 
 
 def _reads(stream: Dots | Axpys) -> tuple[str, str]:
-    return f"p{stream.c.lhs.buffer}", f"p{stream.c.rhs.buffer}"
+    return stream.c.lhs.read_from, stream.c.rhs.read_from
 
 
 # -- dots --------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def most_rows(c: Contraction, ring: Ring) -> int:
 
 def streams_columns(c: Contraction, ring: Ring) -> bool:
     """Whether few rows meet a matrix whose rows are the columns' runs, and that is large or of
-    another type."""
+    another type, or computed."""
     if c.m > most_rows(c, ring) or c.is_diagonal or len(c.columns) != 1 or len(c.depth) != 1:
         return False
     (columns,) = c.columns
@@ -70,8 +70,9 @@ def is_converted_alone(c: Contraction, ring: Ring) -> bool:
 
 
 def _is_converted(c: Contraction, ring: Ring) -> bool:
-    """Whether the columns are numbers of another type, of which no words are made."""
-    return not is_plain(c.rhs.dtype, ring) and not has_words(c, ring)
+    """Whether the columns are computed, or numbers of another type, of which no words are made."""
+    is_other = not is_plain(c.rhs.dtype, ring) and not has_words(c, ring)
+    return is_other or c.rhs.computed is not None
 
 
 def _elements(c: Contraction) -> int:

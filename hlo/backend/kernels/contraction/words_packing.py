@@ -14,7 +14,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.beginnings import element_0
+from hlo.backend.kernels.contraction.beginnings import address_0
 from hlo.backend.kernels.contraction.elements import held
 from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.kernels.contraction.words import Words
@@ -66,7 +66,7 @@ class _Copy:
         self.w, self.words, self.target = w, words, target
         self.dtype, self.scalar = words.source.dtype, storage_scalar(words.source.dtype)
         source, self.copy = (w.buffer_address(n) for n in range(2))
-        self.source = element_0(w, source, words.source, 2)
+        self.source = address_0(w, source, words.source, 2)
         self.sizes = words.sizes
         self.lanes, self.word = _lanes(words), f"i{words.dot.word_bits}"
         self.units = prod(self.sizes[:-1])

@@ -23,7 +23,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.axes import Axis, Bands, Contraction, Operand, only, reach
-from hlo.backend.kernels.contraction.beginnings import element_0
+from hlo.backend.kernels.contraction.beginnings import address_0
 from hlo.backend.kernels.contraction.limits import share_of
 from hlo.backend.kernels.contraction.product_plan import ProductPlan
 from hlo.backend.kernels.contraction.ring import element_address, is_plain
@@ -72,6 +72,8 @@ def limited(plan: ProductPlan) -> ProductPlan | None:
     c, ring = plan.contraction, plan.ring
     if not c.zeros.has_depths or c.is_diagonal or min(c.m, c.n, c.k) < LEAST:
         return None
+    if c.lhs.computed is not None or c.rhs.computed is not None:
+        return None  # there is nothing in memory to look at
     is_float = ring.dot is None and ring.parts == 1 and ring.scalar in ("float", "double")
     if not is_float or len(plan.nest) != 1 or max(map(len, (c.rows, c.columns, c.depth))) != 1:
         return None
@@ -116,7 +118,7 @@ class _Look:
         self.w = w = Writer()
         self.factor: Operand = getattr(c, side)
         self.source, self.told = (w.buffer_address(n) for n in range(2))
-        self.source = element_0(w, self.source, self.factor, 2)
+        self.source = address_0(w, self.source, self.factor, 2)
         self.bits = self.factor.dtype.bits
         self.lanes = 512 // self.bits
 

@@ -1,0 +1,23 @@
+"""Computed columns: whether a blocked product computes a factor while it packs it.
+
+Contraction, Ring --packs_computed--> yes, or a kernel before the product stores the factor
+"""
+
+from __future__ import annotations
+
+from hlo.backend.kernels.contraction.amx import tile_plan
+from hlo.backend.kernels.contraction.axes import Contraction
+from hlo.backend.kernels.contraction.product_plan import planned
+from hlo.backend.kernels.contraction.ring import Ring
+from hlo.backend.kernels.contraction.words import has_words
+
+
+def packs_computed(c: Contraction, ring: Ring) -> bool:
+    """Whether columns are packed as numbers of the ring, by reading neighbours in memory: along the
+    free set, or along depth in squares.
+    """
+    if c.is_diagonal or c.k == 0 or has_words(c, ring) or tile_plan(c, ring) is not None:
+        return False
+    packing = planned(c, ring).rhs_packing
+    is_turned = packing.is_turned and not packing.is_in_vectors
+    return packing.source.is_free_contiguous or is_turned
