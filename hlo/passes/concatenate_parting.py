@@ -115,6 +115,7 @@ class _Parting:
             for user in one.users:
                 if self._is_end(user, one):
                     _need(user is not self._computation.root and user not in kept)
+                    _need(is_plain(user.shape))
                     self._ends[user] = None
                 else:
                     _need(is_elementwise(user) and user.shape.is_array)
