@@ -24,7 +24,7 @@ from hlo.backend.kernels.stored import enter_outputs, memory_of, store
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.loops.choose_row_loop import RowLoopSchedule, choose_row_loop
 from hlo.backend.loops.outputs import Output, outputs_of
-from hlo.backend.loops.schedule import Tail
+from hlo.backend.loops.schedule import Axis, Tail
 from hlo.indexing.affine import Expr
 from hlo.ir.instruction import Instruction
 
@@ -66,8 +66,7 @@ def _lower(elemental: Elemental, schedule: RowLoopSchedule, outputs: list[Output
     def unit(counter: Value, _: list[Value]) -> list[Value]:
         position = nest.variable(counter, 0, schedule.units - 1)
         across = schedule.across
-        lanes = [_lanes(nest, schedule, position, n) for n in range(across.vectors)]
-        indices = [schedule.index(e) for e in lanes]
+        indices = [schedule.index(e) for e in _lanes(nest, across, position)]
         states = run_rows(elemental, schedule.loop, schedule.found, indices, rows)
         for output in ends:
             for index, state in zip(indices, states, strict=True):
@@ -78,14 +77,19 @@ def _lower(elemental: Elemental, schedule: RowLoopSchedule, outputs: list[Output
     nest.loop(BEGIN, END, 1, [], unit)
 
 
-def _lanes(nest: Nest, schedule: RowLoopSchedule, unit: Expr, number: int) -> Expr:
-    """The places of one of a unit's vectors."""
-    across, w = schedule.across, nest.w
-    last, lanes, mask = across.extent - 1, across.lanes, None
-    start = nest.scalar(unit * across.step + number * lanes)
-    if across.tail is Tail.OVERLAPPING:
-        start = w.intrinsic("llvm.smin", "i64", start, w.int(across.extent - lanes))
+def _lanes(nest: Nest, across: Axis, unit: Expr) -> list[Expr]:
+    """The places of a unit's vectors: neighbours, so that an array takes one address; where the row
+    is shorter than they are, each where it fits.
+    """
+    w, lanes, rest = nest.w, across.lanes, across.extent - across.step
+    if rest >= 0:
+        start = nest.scalar(unit * across.step)
+        if across.tail is Tail.OVERLAPPING:
+            start = w.intrinsic("llvm.smin", "i64", start, w.int(rest))
+        first = nest.variable(start, 0, rest + lanes - 1, lanes)
+        return [first + n for n in range(0, across.step, lanes)]
     if across.tail is Tail.PREDICATED:
-        left = w.splat(w.binary("sub", w.int(across.extent), start), lanes)
-        mask = w.compare("icmp slt", counted("i64", lanes), left)
-    return nest.variable(start, 0, last, lanes, mask)
+        mask = w.compare("icmp slt", counted("i64", lanes), w.splat(w.int(across.extent), lanes))
+        return [nest.variable(w.int(0), 0, across.extent - 1, lanes, mask)]
+    starts = [min(n, across.extent - lanes) for n in range(0, across.step, lanes)]
+    return [nest.variable(w.int(n), 0, across.extent - 1, lanes) for n in starts]

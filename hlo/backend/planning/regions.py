@@ -4,7 +4,8 @@
 
 A kernel with too little work to be split leaves all threads but one idle; many of them together
 keep all busy: a model's parameters are updated by one small kernel each. Kernels are not changed,
-hence no bits either. Does not know: how long a kernel takes.
+hence no bits either. Products are among them where they need no memory of a thread. Does not know:
+how long a kernel takes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from hlo.backend.planning.allocations import Allocation, AllocationKind, Node, R
 from hlo.ops.table import KernelFamily
 
 MOST = 64  # The most kernels of a region: each is compared with the others.
+_FAMILIES = (KernelFamily.LOOPS, KernelFamily.CONTRACTION)
 _SIMPLE = frozenset(
     {
         AllocationKind.ARENA,
@@ -97,8 +99,6 @@ def _is_plain(node: Run, allocations: Sequence[Allocation]) -> bool:
     """Whether it is one loop nest, in memory that is nobody else's."""
     match node.implementation:
         case KernelSequence(calls=(call,)):
-            is_staged = (
-                family_of(node.instruction) is KernelFamily.LOOPS and not call.kernel.scratch_bytes
-            )
+            is_staged = family_of(node.instruction) in _FAMILIES and not call.kernel.scratch_bytes
             return is_staged and all(allocations[n].kind in _SIMPLE for n in node.allocations)
     return False

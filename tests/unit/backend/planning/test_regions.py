@@ -97,3 +97,45 @@ def test_a_region_gives_the_bits_of_its_kernels(threads: int, count: int) -> Non
         assert isinstance(results, tuple)
         for value, result in zip(values, results, strict=True):
             assert result.tobytes() == np.sqrt(value).tobytes()
+
+
+def products(count: int, finish: str = "") -> str:
+    """As many products of small matrices, of which none needs another."""
+    lines, results = [], []
+    for n in range(count):
+        lines += [
+            f"x{n} = f32[24,40] parameter({2 * n})",
+            f"w{n} = f32[40,48] parameter({2 * n + 1})",
+        ]
+        lines += [
+            f"d{n} = f32[24,48] dot(x{n}, w{n}), "
+            "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+        ]
+        lines += [f"y{n} = f32[24,48] {finish}(d{n})"] if finish else []
+        results.append(f"y{n}" if finish else f"d{n}")
+    types = ", ".join(["f32[24,48]"] * count)
+    lines.append(f"ROOT t = ({types}) tuple({', '.join(results)})")
+    return "HloModule m\nENTRY e {\n  " + "\n  ".join(lines) + "\n}"
+
+
+@pytest.mark.usefixtures("eager")
+def test_products_that_need_no_memory_of_a_thread_are_a_region() -> None:
+    steps = kernels(Compilation(parse(products(5)), threads=2, passes="").program)
+    assert [step.region for step in steps] == [1] * 5
+    finished = kernels(Compilation(parse(products(5, "tanh")), threads=2).program)
+    assert [step.region for step in finished] == [0] * 5  # their sums wait in scratch
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_a_region_of_products_gives_the_bits_of_one_thread(threads: int) -> None:
+    module = parse(products(7))
+    rng = np.random.default_rng(1)
+    values = [rng.normal(size=p.shape.dims).astype(np.float32) for p in module.entry.parameters]
+    made = Compilation(module, threads=threads, passes="")
+    alone = Compilation(module, threads=1, passes="")
+    wanted = link(module, alone.link_table, alone.objects)(*values)
+    for _ in range(20):
+        results = link(module, made.link_table, made.objects)(*values)
+        for value, result in zip(wanted, results, strict=True):
+            assert np.asarray(value).tobytes() == np.asarray(result).tobytes()
