@@ -94,7 +94,8 @@ def test_blocks_compute_what_the_reference_does(text: str, m: int) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((m, 192)).astype(np.float32)
     w = rng.standard_normal((192, 192)).astype(np.float32) / 20
-    found = [compiled(NORM + text, n, **sizes).executable(x, w) for n in (1, 2, 3, 7)]
+    runs = [compiled(NORM + text, n, **sizes).executable(x, w) for n in (1, 2, 3, 7)]
+    found = [np.asarray(run) for run in runs]
     wanted = driver.evaluate(parse((NORM + text).format(**sizes)), x, w)
     np.testing.assert_allclose(found[0], np.asarray(wanted), rtol=1e-4, atol=1e-5)
     assert all(np.array_equal(found[0], other) for other in found)
