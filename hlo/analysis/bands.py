@@ -70,10 +70,13 @@ class Truth(Struct, frozen=True):
 
 
 class Linear(Struct, frozen=True):
-    """An integer: the sum of steps[d] * (index in dimension d), and `start`; it never wraps."""
+    """An integer: the sum of steps[d] * (index in dimension d), and `start`; or that without its
+    sign (is_size). It never wraps.
+    """
 
     steps: tuple[int, ...]
     start: int
+    is_size: bool = False
 
 
 Known = dict[Instruction, Linear | Truth]
@@ -130,6 +133,8 @@ def _found(one: Instruction, known: Known) -> Linear | Truth | None:
 
 
 def _of_integers(one: Instruction, a: Linear, b: Linear) -> Linear | Truth | None:
+    if a.is_size or b.is_size:
+        return _size_compared(a, b, str(one["direction"])) if one.opcode == "compare" else None
     match one.opcode:
         case "compare":
             return _compared(_sum(a, b, -1), str(one["direction"]))
@@ -155,8 +160,13 @@ def _of_one(one: Instruction, inner: Linear | Truth) -> Linear | Truth | None:
     if isinstance(inner, Truth):
         is_not = one.opcode == "not"
         return Truth(inner.first, inner.second, inner.false, inner.true) if is_not else None
+    if inner.is_size:
+        return None
+    negative = _in_range(_sum(Linear((0,) * len(inner.steps), 0), inner, -1), one)
+    if one.opcode == "abs" and negative is not None:
+        return Linear(inner.steps, inner.start, is_size=True)
     if one.opcode == "negate":
-        return _in_range(_sum(Linear((0,) * len(inner.steps), 0), inner, -1), one)
+        return negative
     return _in_range(inner, one) if one.opcode == "convert" else None
 
 
@@ -229,7 +239,7 @@ def _moved(one: Instruction, inner: Linear | Truth) -> Linear | Truth | None:
                 return None
             if place is not None:
                 steps[place] = step
-        return Linear(tuple(steps), inner.start)
+        return Linear(tuple(steps), inner.start, inner.is_size)
     first, second = places[inner.first], places[inner.second]
     if first is None or second is None:
         return None
@@ -256,6 +266,24 @@ def _compared(difference: Linear, direction: str) -> Truth | None:
         "EQ": (equal, ALL), "NE": (ALL, equal),
     }  # fmt: skip
     return _ordered(first, second, *sides[direction])
+
+
+def _size_compared(a: Linear, b: Linear, direction: str) -> Truth | None:
+    """abs(a) <direction> b, or the other way round, where what is compared with is a number."""
+    if not a.is_size:
+        turned = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}.get(direction, direction)
+        return _size_compared(b, a, turned)
+    if b.is_size or any(b.steps) or direction in ("EQ", "NE"):
+        return None
+    signed, strict = Linear(a.steps, a.start), direction in ("LT", "GE")
+    within = b.start - strict  # abs(a) <= within, or not
+    low = _compared(_sum(signed, Linear(b.steps, -within), -1), "GE")
+    high = _compared(_sum(signed, Linear(b.steps, within), -1), "LE")
+    if low is None or high is None:
+        return None
+    inside = low.true.meet(high.true)
+    sides = (inside, ALL) if direction in ("LT", "LE") else (ALL, inside)
+    return Truth(low.first, low.second, *sides)
 
 
 def live_band(value: Instruction, computation: Computation) -> tuple[int, int, Band]:

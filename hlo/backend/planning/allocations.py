@@ -162,7 +162,8 @@ class BufferPlan(Struct, frozen=True, eq=False):
     """The program's nodes, its allocations, and the size of the arena.
 
     moments: what runs at each time of the plan's clock. spare_bytes: of all spares together.
-    routines: what calls run, by number.
+    routines: what calls run, by number. early: what is to run before the program, on arguments that
+    every run of it has; what that writes are further arguments.
     """
 
     schedule: Schedule
@@ -172,6 +173,7 @@ class BufferPlan(Struct, frozen=True, eq=False):
     moments: tuple[Instruction | None, ...] = ()
     spare_bytes: int = 0
     routines: tuple[Routine, ...] = ()
+    early: tuple[Run, ...] = ()
 
     def __str__(self) -> str:
         rows = [f"arena: {self.arena_bytes} bytes"]

@@ -25,14 +25,18 @@ from hlo.ops.making import make, make_constant
 
 def with_parts(
     blocked: Instruction,
+    before: KernelSequence,
     kernel: Kernel,
     totals: Mapping[int, int],
     parts: int,
     implemented: Callable[[Instruction], Implementation],
 ) -> KernelSequence | None:
-    """totals: the leaves of the result that are sums over blocks, and how many heads they have."""
+    """before: the calls before the kernel, which reads all that they write. totals: the leaves of
+    the result that are sums over blocks, and how many heads they have.
+    """
     leaves = leaves_of(blocked.shape)
-    given, first = len(blocked.operands), len(blocked.operands) + len(leaves)
+    given = len(blocked.operands)
+    first = given + len(leaves) + len(before.temporaries)
     temporaries = [leaves[leaf].size_bytes * parts for leaf in totals]
     buffers = list(range(first))
     calls: list[KernelCall] = []
@@ -48,7 +52,8 @@ def with_parts(
         calls += [
             replace(call, buffers=tuple(places[b] for b in call.buffers)) for call in made.calls
         ]
-    return KernelSequence((KernelCall(kernel, tuple(buffers)), *calls), tuple(temporaries))
+    all_calls = (*before.calls, KernelCall(kernel, tuple(buffers)), *calls)
+    return KernelSequence(all_calls, (*before.temporaries, *temporaries))
 
 
 def _sum_of_parts(leaf: Shape, heads: int, parts: int) -> Instruction:

@@ -23,7 +23,7 @@ from hlo.analysis.legality import is_contraction
 from hlo.attributes.aliasing import InputAlias
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.functions import PARAMETERS, Data, Function
-from hlo.backend.ir.kernel import NONE_KNOWN, Kernel, KernelSequence
+from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
 from hlo.backend.ir.named import Named
 from hlo.backend.ir.records import Alloca
 from hlo.backend.ir.writer import Value, Writer
@@ -31,6 +31,7 @@ from hlo.backend.isa.target import Target
 from hlo.backend.loops.schedule import Plan
 from hlo.backend.planning.allocations import Allocation, AllocationKind
 from hlo.backend.planning.block_parts import with_parts
+from hlo.backend.planning.block_sharing import kept_leaves, shared_calls, whole_parameters
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.implementations import (
     HostCall,
@@ -56,10 +57,12 @@ INTRINSICS = (
 )
 
 
-def blocked_kernel(
-    instruction: Instruction, target: Target, makers: KernelMakers
-) -> Kernel | KernelSequence | None:
-    """The kernel of a blocked fusion; None where a member has no kernel of its family."""
+def blocked_kernels(
+    instruction: Instruction, target: Target, makers: KernelMakers, kept: frozenset[int]
+) -> KernelSequence | None:
+    """The kernel of a blocked fusion, after what makes for all blocks what they share; None where a
+    member has no kernel of its family. kept: operands that a loop around the fusion leaves alone.
+    """
     (callee,) = instruction.called_computations()
     block = block_of(instruction)
     if block is None:
@@ -67,10 +70,12 @@ def blocked_kernel(
     body = cut_computation(callee, block)
     module = _module_of(body)
     order = schedule(module)
-    known = implementations(order, target, lambda i, _: makers(i, NONE_KNOWN))
+    whole = whole_parameters(body)
+    known = implementations(order, target, lambda i, _: makers(i, kept_leaves(order, i, whole)))
     if any(isinstance(i, HostCall) for i in known.values()):
         return None
-    program = program_of(assign(order, known, target.machine), 1, target.machine)
+    plan = assign(order, known, target.machine, whole)
+    program = program_of(plan, 1, target.machine)
     if not all(_is_plain(step) for step in program.steps):
         return None
     constants = {
@@ -78,7 +83,9 @@ def blocked_kernel(
     }
     if sum(c.size for c in constants) > MOST_CONSTANT_BYTES or len(program.table) > MOST_SLOTS:
         return None
-    loop = _BlockLoop(instruction, block, body, program)
+    first = len(instruction.operands) + len(leaves_of(instruction.shape))
+    calls, shared = shared_calls(plan, body, first, kept)
+    loop = _BlockLoop(instruction, block, body, program, len(shared))
     made = loop.kernel(target.machine.rates)
     sizes = " x ".join(map(str, block.sizes))
     lines = [f"{block.count} blocks of {sizes}, each through all functions"]
@@ -88,11 +95,13 @@ def blocked_kernel(
     if loop.parts > 1:
         lines.append(f"sums of {loop.parts} parts, added up by kernels behind")
     shown = target.shown(made, lambda: Plan(tuple(lines)))
+    before = KernelSequence(tuple(calls), tuple(shared))
     if loop.parts == 1:
-        return shown
+        call = KernelCall(shown, tuple(range(first + len(shared))))
+        return KernelSequence((*calls, call), before.temporaries)
     totals = {r.leaf: loop.heads for r in body.results if isinstance(r, Total)}
     return with_parts(
-        instruction, shown, totals, loop.parts, lambda i: implement(i, target, makers)
+        instruction, before, shown, totals, loop.parts, lambda i: implement(i, target, makers)
     )
 
 
@@ -147,10 +156,17 @@ _PART = "index.part"
 
 
 class _BlockLoop:
-    """Writes the loop over blocks."""
+    """Writes the loop over blocks. shared: how many arrays all of them read that were made before,
+    behind operands and results.
+    """
 
     def __init__(
-        self, instruction: Instruction, block: Block, body: CutBody, program: Program
+        self,
+        instruction: Instruction,
+        block: Block,
+        body: CutBody,
+        program: Program,
+        shared: int,
     ) -> None:
         self.instruction, self.block, self.body, self.program = instruction, block, body, program
         self.spans: dict[Span, None] = {block.all: None}
@@ -161,8 +177,10 @@ class _BlockLoop:
             self.spans[block.outer] = None
         operands = [len(leaves_of(o.shape)) for o in instruction.operands]
         assert all(count == 1 for count in operands), "operands are arrays"
-        self.buffers = len(operands) + len(leaves_of(instruction.shape))
+        made = len(operands) + len(leaves_of(instruction.shape))
+        self.buffers = made + shared
         self.arguments = [self._argument(parameter) for parameter in body.parameters]
+        self.arguments += [_BlockSlice(made + n, 0, "") for n in range(shared)]
         self.results = [self._result(result) for result in body.results]
         self.names = [symbol(k) for k in program.kernels]
         self.globals: list[Data] = []

@@ -39,15 +39,25 @@ from hlo.ir.instruction import Instruction
 from hlo.machine import Machine
 
 
-def assign(schedule: Schedule, implementations: Implementations, machine: Machine) -> BufferPlan:
-    """Allocations for every value, the copies between them, and the arena."""
+def assign(
+    schedule: Schedule,
+    implementations: Implementations,
+    machine: Machine,
+    kept: frozenset[int] = frozenset(),
+) -> BufferPlan:
+    """Allocations for every value, the copies between them, and the arena.
+
+    kept: arguments that every run of the program has, of which early calls run before all of them.
+    """
     assigner = _Assigner(schedule, implementations, machine)
-    nodes = assigner.plan()
+    nodes, early = assigner.plan(kept)
     check_addressable(assigner.at.allocations)
     arena_bytes = assigner.pack()
     allocations, moments = tuple(assigner.at.allocations), tuple(assigner.at.moments)
     spare_bytes, routines = place_spares(allocations), tuple(assigner.routines)
-    return BufferPlan(schedule, nodes, allocations, arena_bytes, moments, spare_bytes, routines)
+    return BufferPlan(
+        schedule, nodes, allocations, arena_bytes, moments, spare_bytes, routines, early
+    )
 
 
 class _Placing(Struct, eq=False):
@@ -94,7 +104,8 @@ class _Assigner(RoutineAllocations):
 
     # -- the program ---------------------------------------------------------------------------
 
-    def plan(self) -> tuple[Node, ...]:
+    def plan(self, kept: frozenset[int]) -> tuple[tuple[Node, ...], tuple[Run, ...]]:
+        """The program, and what runs before it."""
         entry = self.schedule.module.entry
         donated = donated_leaves(self.schedule.module)
         bound: list[int] = []
@@ -114,8 +125,19 @@ class _Assigner(RoutineAllocations):
                 made = self.at.new(AllocationKind.RESULT, size, entry.root, index=number)
                 targets.append(made)
         nodes: list[Node] = []
+        if not kept:
+            _drive(self._computation(entry, bound, targets, nodes, settle=True))
+            return tuple(nodes), ()
+        from hlo.backend.planning.hoisting import Preheader  # programs without blocks need none
+
+        before = Preheader(frozenset(bound[n] for n in kept), self.at.clock)
+        self.preheaders.append(before)
         _drive(self._computation(entry, bound, targets, nodes, settle=True))
-        return tuple(nodes)
+        self.preheaders.pop()
+        for index, made in enumerate(before.allocations, len(bound)):
+            allocation = self.at.allocations[made]
+            allocation.kind, allocation.index = AllocationKind.ARGUMENT, index
+        return tuple(nodes), tuple(before.runs)
 
     def _computation(
         self,

@@ -62,9 +62,10 @@ def kernel_makers(
 
             return (fourier_kernels,)
         case KernelFamily.BLOCKED:
-            from hlo.backend.planning.blocks import blocked_kernel
+            from hlo.backend.planning.blocks import blocked_kernels
 
-            return (partial(blocked_kernel, makers=kernel_makers), *_fused())
+            made = partial(blocked_kernels, makers=kernel_makers, kept=known.kept)
+            return (made, *_fused())
         case _:
             return ()
 

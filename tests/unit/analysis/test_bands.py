@@ -47,6 +47,14 @@ PREDICATES = {
       p = pred[5,7] compare(a, b), direction=GE""",
     "negated": """a = s32[5,7] negate(apart)
       p = pred[5,7] compare(a, two), direction=LT""",
+    "near": """a = s32[5,7] abs(apart)
+      p = pred[5,7] compare(a, two), direction=LT""",
+    "not_near": """a = s32[5,7] abs(apart)
+      p = pred[5,7] compare(a, two), direction=GE""",
+    "near_turned": """a = s32[5,7] abs(apart)
+      p = pred[5,7] compare(two, a), direction=GE""",
+    "far": """a = s32[5,7] abs(apart)
+      p = pred[5,7] compare(two, a), direction=LT""",
     "turned": """a = s32[7,5] broadcast(j), dimensions={0}
       b = s32[7,5] broadcast(i), dimensions={1}
       q = pred[7,5] compare(a, b), direction=LE
@@ -82,6 +90,9 @@ def test_bands_hold_the_predicate_when_indices_are_counted(name: str) -> None:
         ("window", Band(-2, 1)),
         ("outside", ALL),
         ("two_sides", ALL),
+        ("near", Band(-1, 1)),
+        ("near_turned", Band(-2, 2)),
+        ("not_near", ALL),
         ("joined", Band(high=2)),
         ("off_diagonal", ALL),
     ],
