@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hlo.analysis.call_budget import MOST_COPIED
+from hlo.analysis.direct_convolution import is_direct
 from hlo.analysis.factors import factor_of
 from hlo.attributes.window import Window
 from hlo.ir.computation import Computation
@@ -183,7 +184,11 @@ def _is_plain(dtype: DType) -> bool:
 
 
 def is_padded(contraction: Instruction) -> bool:
-    """Whether a convolution's windows reach beyond its base, or into holes of it."""
+    """Whether a convolution's windows reach beyond its base, or into holes of it, and it copies
+    the base between zeros therefore.
+    """
+    if is_direct(contraction):
+        return False
     window = contraction.attributes.get("window")
     if not isinstance(window, Window):
         return False

@@ -14,6 +14,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from hlo.analysis.direct_convolution import direct_form
 from hlo.analysis.fusibility import contraction_of, gates_of
 from hlo.analysis.leaves import leaves_of
 from hlo.backend.ir.kernel import (
@@ -45,7 +46,7 @@ from hlo.backend.kernels.contraction.buffer_numbers import (
     place_of,
     placed,
 )
-from hlo.backend.kernels.contraction.convolution import Base, convolution_contraction
+from hlo.backend.kernels.contraction.convolution import Base
 from hlo.backend.kernels.contraction.convolution_form import Form
 from hlo.backend.kernels.contraction.convolution_look import (
     look_kernel,
@@ -57,6 +58,7 @@ from hlo.backend.kernels.contraction.convolution_look import (
 )
 from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
 from hlo.backend.kernels.contraction.convolution_words import held_in_words
+from hlo.backend.kernels.contraction.direct import direct_kernels
 from hlo.backend.kernels.contraction.estimate import copy_work, reach
 from hlo.backend.kernels.contraction.gates import gated_plan
 from hlo.backend.kernels.contraction.gemv import Axpys, Dots, streamed
@@ -131,6 +133,8 @@ def contraction_kernels(
     """
     if (inner := contraction_of(instruction)) is not None:
         return _fused_kernels(instruction, inner, target, known)
+    if (form := direct_form(instruction)) is not None:
+        return direct_kernels(instruction, form, target, epilogue, buffers)
     sequence = _Sequence(target, epilogue, buffers, known)
     met: tuple[int, ...] = ()
     if instruction.opcode == "dot":
@@ -164,20 +168,10 @@ def _fused_kernels(
     if callee.root is contraction:
         return contraction_kernels(contraction, target, None, buffers, known)
     gates = max(1, gates_of(callee, contraction))
-    columns = contraction.shape.dims[-1] // gates if gates > 1 else _columns(contraction, target)
+    run = fused.run_of(contraction, target)
+    columns = contraction.shape.dims[-1] // gates if gates > 1 else run
     epilogue = fused.Fused(fusion, contraction, target).epilogue(columns, gates)
     return contraction_kernels(contraction, target, epilogue, buffers, known)
-
-
-def _columns(contraction: Instruction, target: Target) -> int:
-    """How many neighbours of the result a run of lanes stays within."""
-    c = (
-        dot_contraction(contraction)
-        if contraction.opcode == "dot"
-        else convolution_contraction(contraction)[0]
-    )
-    c = normal(c, ring_of(c.out, target).lanes)
-    return c.n if c.columns and c.columns[-1].out == 1 else 0
 
 
 class _Sequence:

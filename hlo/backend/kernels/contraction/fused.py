@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo.analysis.direct_convolution import direct_form
 from hlo.analysis.fusibility import is_elementwise
 from hlo.backend.emitters import random, reduction, values, windows  # noqa: F401  # as in staged
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.buffer_numbers import fusion_number
+from hlo.backend.kernels.contraction.convolution import convolution_contraction
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
+from hlo.backend.kernels.contraction.ring import ring_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.nest import Nest
@@ -105,6 +109,19 @@ class Fused:
             wide = types.parts(elemental.splat(result, lanes.count))
             found += (types.encoded(w, self.target, v, root.shape.dtype) for v in wide)
         return tuple(found)
+
+
+def run_of(contraction: Instruction, target: Target) -> int:
+    """How many neighbours of the result a run of lanes stays within."""
+    if (form := direct_form(contraction)) is not None:
+        return form.run
+    c = (
+        dot_contraction(contraction)
+        if contraction.opcode == "dot"
+        else convolution_contraction(contraction)[0]
+    )
+    c = normal(c, ring_of(c.out, target).lanes)
+    return c.n if c.columns and c.columns[-1].out == 1 else 0
 
 
 def _beside(root: Instruction, contraction: Instruction) -> set[Instruction]:
