@@ -78,6 +78,7 @@ NEEDS: dict[str, Set[str]] = {
     "while-loop-state-splitting": frozenset({"while"}),
     "while-loop-unroller": frozenset({"while"}),
     "window-separation": frozenset({"reduce-window"}),
+    "winograd": frozenset({"convolution"}),
 }
 
 
@@ -150,8 +151,8 @@ def _simplify(algsimp: str, *padder: str) -> tuple[str, ...]:
     )
 
 
-def _compiled(algsimp: str) -> tuple[str, ...]:
-    """What `compile` runs."""
+def _compiled(algsimp: str, *inexact: str) -> tuple[str, ...]:
+    """What `compile` runs. inexact: passes that only fast mode runs."""
     return (
         *_simplify(algsimp, "dynamic_padder"),
         "rng-expander",
@@ -171,6 +172,7 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         "reduction-operand-transposer",
         "row-update-mover",
         "overwritten-start-remover",
+        *inexact,
         "dce",
         "fusion",
         "gate-fusion",
@@ -184,7 +186,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
     "": (),
     "simplify": _simplify("algsimp"),
     "default": _compiled("algsimp"),
-    "fast": _compiled("algsimp{inexact=true}"),
+    "fast": _compiled("algsimp{inexact=true}", "winograd"),
 }
 
 # Rows (a, b, why): wherever both stand in a pipeline, the first a stands before the last b.
@@ -227,6 +229,8 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("cse", "overwritten-start-remover", "two loops write memory of their own"),
     ("overwritten-start-remover", "fusion", "updates inside fusions are not seen"),
     ("block-fusion", "factor-slicing", "blocks are made of products of whole arrays"),
+    ("winograd", "fusion", "what is done to a convolution's results is done where they are placed"),
+    ("algsimp", "winograd", "a convolution is known to have no holes or groups by then"),
     ("gate-fusion", "dce", "the computations of what was joined are nobody's"),
     ("mask-skipping", "fusion", "what a mask leaves out is not seen inside of fusions"),
     ("score-order", "mask-skipping", "bands are cut of scores in one order"),

@@ -29,6 +29,7 @@ from hlo.passes.while_loop_ranges import while_loop_ranges
 from hlo.passes.while_loop_state_splitting import while_loop_state_splitting
 from hlo.passes.while_loop_unroller import while_loop_unroller
 from hlo.passes.window_separation import window_separation
+from hlo.passes.winograd import winograd
 
 RARE: dict[str, Callable[..., bool]] = {
     "batchnorm_expander": batchnorm_expander,
@@ -53,4 +54,5 @@ RARE: dict[str, Callable[..., bool]] = {
     "while-loop-state-splitting": while_loop_state_splitting,
     "while-loop-unroller": while_loop_unroller,
     "window-separation": window_separation,
+    "winograd": winograd,
 }
