@@ -50,13 +50,14 @@ class Start(Struct, frozen=True):
 
 class Operand(Struct, frozen=True):
     """One factor in memory. buffer: its place in the sequence's buffers; offset: of element 0, and
-    what the run adds to it.
+    what the run adds to it. spare: elements behind it whose memory may be read.
     """
 
     dtype: DType
     buffer: int
     offset: int = 0
     starts: tuple[Start, ...] = ()
+    spare: int = 0
 
     @property
     def steps(self) -> tuple[int, ...]:

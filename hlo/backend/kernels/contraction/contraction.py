@@ -8,7 +8,6 @@ own list; without them the list is lhs, rhs, result, temporaries.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -230,9 +229,8 @@ class _Sequence:
             if array.padded:
                 source = operand.shape.dtype
                 kernel = padding_kernel(array.padded, source, array.dtype, self.target)
-                size = math.prod(array.dims) * array.dtype.item_bytes
                 shown = partial(Plan, ("padded: between zeros",))
-                place = self.add_before(kernel, factors[n].buffer, size, shown)
+                place = self.add_before(kernel, factors[n].buffer, array.size_bytes, shown)
                 factors[n] = replace(factors[n], buffer=place)
         return replace(c, lhs=factors[0], rhs=factors[1])
 
