@@ -144,7 +144,10 @@ def contraction_kernels(
         if any(a.padded for a in arrays) and min(c.batches, c.m, c.n, c.k) > 0:
             c = sequence.copied(instruction, c, arrays)
             zeros = [any(d.has_zeros for d in a.padded) for a in arrays]
-            met = tuple(side for side in (0, 1) if zeros[1 - side])  # by the other one's elements
+            places = (buffers.lhs.buffer, buffers.rhs.buffer)
+            met = tuple(  # by the other one's elements, if these may be infinite or NaN
+                side for side in (0, 1) if zeros[1 - side] and places[side] not in known.finite
+            )
     if not met or not instruction.shape.dtype.component.is_float:
         return sequence.finished(c)
     if epilogue is not None:  # the results before it, which alone tell, are nowhere
