@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from hlo.analysis.direct_convolution import is_direct, is_direct_as
 from hlo.attributes.dim_labels import DimLabels
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -34,7 +33,12 @@ def kernel_beside_lanes(root: Instruction) -> Instruction | None:
         return None
     x, w = root.operands
     o = labels.rhs_output_feature
-    if o == w.shape.rank - 1 or not is_plain(w.shape) or is_direct(root):
+    if o == w.shape.rank - 1 or not is_plain(w.shape):
+        return None
+    # Most programs have no such convolutions, and start without this.
+    from hlo.analysis.direct_convolution import is_direct, is_direct_as
+
+    if is_direct(root):
         return None
     order = (*(d for d in range(w.shape.rank) if d != o), o)
     at = {d: place for place, d in enumerate(order)}

@@ -13,7 +13,6 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from hlo.analysis.direct_convolution import direct_form
 from hlo.analysis.fusibility import contraction_of, gates_of
 from hlo.analysis.leaves import leaves_of
 from hlo.backend.ir.kernel import (
@@ -57,7 +56,6 @@ from hlo.backend.kernels.contraction.convolution_look import (
 )
 from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
 from hlo.backend.kernels.contraction.convolution_words import held_in_words
-from hlo.backend.kernels.contraction.direct import direct_kernels
 from hlo.backend.kernels.contraction.estimate import copy_work, reach
 from hlo.backend.kernels.contraction.gates import gated_plan
 from hlo.backend.kernels.contraction.gemv import Axpys, Dots, streamed
@@ -132,8 +130,12 @@ def contraction_kernels(
     """
     if (inner := contraction_of(instruction)) is not None:
         return _fused_kernels(instruction, inner, target, known)
-    if (form := direct_form(instruction)) is not None:
-        return direct_kernels(instruction, form, target, epilogue, buffers)
+    if instruction.opcode == "convolution":
+        # Most programs with products have no convolutions, and start without these.
+        from hlo.backend.kernels.contraction.direct import direct_kernels
+
+        if (direct := direct_kernels(instruction, target, epilogue, buffers)) is not None:
+            return direct
     sequence = _Sequence(target, epilogue, buffers, known)
     met: tuple[int, ...] = ()
     if instruction.opcode == "dot":

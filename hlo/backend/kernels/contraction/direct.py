@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from hlo.analysis.direct_convolution import DirectForm, LanesAlong
+from hlo.analysis.direct_convolution import LanesAlong, direct_form
 from hlo.backend.ir.kernel import KernelCall, KernelSequence, Sums
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.buffer_numbers import BufferNumbers
@@ -23,12 +23,13 @@ from hlo.ir.instruction import Instruction
 
 def direct_kernels(
     convolution: Instruction,
-    form: DirectForm,
     target: Target,
     epilogue: Epilogue | None,
     buffers: BufferNumbers,
-) -> KernelSequence:
-    """The kernels of a convolution of that form, or of an output fusion around one."""
+) -> KernelSequence | None:
+    """The kernels of a convolution, or of an output fusion around one; None of others."""
+    if (form := direct_form(convolution)) is None:
+        return None
     ring = ring_of(convolution.shape.dtype, target)
     dtypes = [*(o.shape.dtype for o in convolution.operands), convolution.shape.dtype]
     factors = (buffers.lhs.buffer, buffers.rhs.buffer)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.analysis.direct_convolution import direct_form
 from hlo.analysis.fusibility import is_elementwise
 from hlo.backend.emitters import random, reduction, values, windows  # noqa: F401  # as in staged
 from hlo.backend.emitters.elemental import Elemental
@@ -113,13 +112,15 @@ class Fused:
 
 def run_of(contraction: Instruction, target: Target) -> int:
     """How many neighbours of the result a run of lanes stays within."""
-    if (form := direct_form(contraction)) is not None:
-        return form.run
-    c = (
-        dot_contraction(contraction)
-        if contraction.opcode == "dot"
-        else convolution_contraction(contraction)[0]
-    )
+    if contraction.opcode == "dot":
+        c = dot_contraction(contraction)
+    else:
+        # Most programs with products have no convolutions, and start without these.
+        from hlo.analysis.direct_convolution import direct_form
+
+        if (form := direct_form(contraction)) is not None:
+            return form.run
+        c = convolution_contraction(contraction)[0]
     c = normal(c, ring_of(c.out, target).lanes)
     return c.n if c.columns and c.columns[-1].out == 1 else 0
 
