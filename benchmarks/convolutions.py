@@ -2,10 +2,10 @@
 
     layer (sizes, layout, what is asked for) --jax--> HLO --both sides--> a line of the table
 
-Layers are those of networks: ResNet-50's, EfficientNet's, dilated and transposed ones; forward, and
-the gradients as jax.grad writes them. `of product` is the rate of a layer's multiply-adds (those of
-forward, whatever is asked for; zeros of padding counted) over that of an f32 product of 1024^3,
-which is timed between the calls of both sides.
+Layers are those of networks: ResNet-50's, EfficientNet's, ConvNeXt's, dilated and transposed ones;
+forward, and the gradients as jax.grad writes them. `of product` is the rate of a layer's
+multiply-adds (those of forward, whatever is asked for; zeros of padding counted) over that of an
+f32 product of 1024^3, which is timed between the calls of both sides.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from benchmarks.__main__ import load_both_sides
 from hlo import driver
+from hlo.choices import MODES
 from hlo.tools import bench, jax_door
 from hlo.tools.jax_engine import JaxProgram
 
@@ -84,6 +85,8 @@ LAYERS = (
     Layer("dw 5x5 672", 14, 672, 672, 5, groups=0),
     Layer("dw 5x5 1152", 7, 1152, 1152, 5, groups=0),
     Layer("1x1 1152-320", 7, 1152, 320, 1),
+    Layer("dw 7x7 96", 56, 96, 96, 7, groups=0),
+    Layer("dw 7x7 768", 7, 768, 768, 7, groups=0),
     Layer("grouped 3x3 128/32", 56, 128, 128, 3, groups=32),
     Layer("grouped 3x3 512/32", 14, 512, 512, 3, groups=32),
     Layer("dilated 3x3 256", 28, 256, 256, 3, dilation=2),
@@ -169,7 +172,9 @@ def measured(
 ) -> Row:
     """All in turn, the least of all calls: what else the machine does is left out."""
     start = time.perf_counter()
-    executable = driver.compile(driver.parse(text), threads=options.threads, cache=False)
+    executable = driver.compile(
+        driver.parse(text), mode=options.mode, threads=options.threads, cache=False
+    )
     our_compile = time.perf_counter() - start
     rival = JaxProgram(text)
     placed = rival.place(values)
@@ -204,6 +209,7 @@ def main() -> int:
     parser.add_argument("--asked", nargs="+", default=ASKED, choices=ASKED)
     parser.add_argument("--layouts", nargs="+", default=LAYOUTS, choices=LAYOUTS)
     parser.add_argument("--batches", nargs="+", type=int, default=BATCHES)
+    parser.add_argument("--mode", default="strict", choices=MODES)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=0.2, help="about this long a line")
     options = parser.parse_args()

@@ -220,11 +220,18 @@ def _is_plain(dtype: DType) -> bool:
 
 
 def is_padded(contraction: Instruction) -> bool:
-    """Whether a convolution's windows reach beyond its base, or into holes of it."""
+    """Whether a convolution's windows reach beyond its base, or into holes of it, and it copies
+    the base between zeros therefore.
+    """
     window = contraction.attributes.get("window")
     if not isinstance(window, Window):
         return False
-    return any(w.pad_low > 0 or w.pad_high > 0 or w.base_dilation > 1 for w in window.dims)
+    if not any(w.pad_low > 0 or w.pad_high > 0 or w.base_dilation > 1 for w in window.dims):
+        return False
+    # Most programs have no such convolutions, and start without this.
+    from hlo.analysis.direct_convolution import is_direct
+
+    return not is_direct(contraction)
 
 
 def is_scalar_code(computation: Computation) -> bool:

@@ -6,12 +6,15 @@
 So the probabilities of an attention, which its gradients read, never leave the cache, where memory
 would hold a number for each pair of tokens: the gradients' blocks pay one more product for them
 (rematerialisation: Chen et al. 2016, arXiv 1604.06174; Rabe and Staats 2021, arXiv 2112.05682).
+What convolutions make is kept: their layers follow each other, each block reads what the one before
+made, and all of a network would be computed again for each.
 """
 
 from __future__ import annotations
 
 from hlo.analysis.block_size import best_block
 from hlo.analysis.blocking import Block
+from hlo.analysis.fusibility import contraction_of
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
@@ -102,8 +105,16 @@ def _read_alone(members: list[Instruction]) -> list[Instruction]:
         if operand.shape.is_array
         and operand.shape.size_bytes >= LEAST_RECOMPUTED_BYTES
         and is_block_call(made_by(operand))
+        and not _convolves(made_by(operand))
         and inside.issuperset(operand.users)
     ]
+
+
+def _convolves(call: Instruction) -> bool:
+    """Whether there is a convolution among a block call's members."""
+    (body,) = call.called_computations()
+    found = ((contraction_of(i) or i).opcode for i in body.instructions)
+    return "convolution" in found
 
 
 def _root_of(value: Instruction) -> Instruction:

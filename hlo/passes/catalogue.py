@@ -86,6 +86,7 @@ NEEDS: dict[str, Set[str]] = {
     "while-loop-unroller": frozenset({"while"}),
     "window-separation": frozenset({"reduce-window"}),
     "zero-bands": frozenset({"iota"}),
+    "winograd": frozenset({"convolution"}),
 }
 
 
@@ -158,8 +159,8 @@ def _simplify(algsimp: str, *padder: str) -> tuple[str, ...]:
     )
 
 
-def _compiled(algsimp: str) -> tuple[str, ...]:
-    """What `compile` runs."""
+def _compiled(algsimp: str, *inexact: str) -> tuple[str, ...]:
+    """What `compile` runs. inexact: passes that only fast mode runs."""
     return (
         *_simplify(algsimp, "dynamic_padder"),
         "rng-expander",
@@ -180,6 +181,7 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         "reduction-operand-transposer",
         "row-update-mover",
         "overwritten-start-remover",
+        *inexact,
         "dce",
         "zero-bands",
         "fusion",
@@ -195,7 +197,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
     "": (),
     "simplify": _simplify("algsimp"),
     "default": _compiled("algsimp"),
-    "fast": _compiled("algsimp{inexact=true}"),
+    "fast": _compiled("algsimp{inexact=true}", "winograd"),
 }
 
 # Rows (a, b, why): wherever both stand in a pipeline, the first a stands before the last b.
@@ -245,6 +247,8 @@ ORDER: tuple[tuple[str, str, str], ...] = (
         "block-fusion",
         "a factor that its product computes need not stay in a cache",
     ),
+    ("winograd", "fusion", "what is done to a convolution's results is done where they are placed"),
+    ("algsimp", "winograd", "a convolution is known to have no holes or groups by then"),
     ("gate-fusion", "dce", "the computations of what was joined are nobody's"),
     ("mask-skipping", "fusion", "what a mask leaves out is not seen inside of fusions"),
     ("concatenate-parting", "score-order", "scores with others beside them are scores by then"),

@@ -30,6 +30,7 @@ from hlo.passes.while_loop_ranges import while_loop_ranges
 from hlo.passes.while_loop_state_splitting import while_loop_state_splitting
 from hlo.passes.while_loop_unroller import while_loop_unroller
 from hlo.passes.window_separation import window_separation
+from hlo.passes.winograd import winograd
 from hlo.passes.zero_bands import zero_bands
 
 RARE: dict[str, Callable[..., bool]] = {
@@ -57,4 +58,5 @@ RARE: dict[str, Callable[..., bool]] = {
     "while-loop-unroller": while_loop_unroller,
     "window-separation": window_separation,
     "zero-bands": zero_bands,
+    "winograd": winograd,
 }

@@ -96,6 +96,26 @@ def remembering(w: Writer, begin: Value, end: Value, carried: Sequence[Value], b
     when(w, some, lambda: void(loop(w, count, carried, lambda i, c: body(add(w, begin, i), c))))
 
 
+def repeated(w: Writer, count: Value, carried: Sequence[Value], body: Body) -> list[Value]:
+    """for i in range(count): carried = body(i, carried); the last values, which are those it began
+    with where there is no round. A count below 0 is none."""
+    before, then, after, done = (w.new_label(p) for p in ("before", "then", "after", "done"))
+    w.branch(before)
+    w.label(before)
+    some = w.compare("icmp sgt", count, w.int(0))
+    w.branch_if(some, then, done)
+    w.label(then)
+    known = w.scope()
+    results = loop(w, count, carried, body)
+    w.branch(after)
+    w.label(after)
+    w.branch(done)
+    w.restore(known)
+    w.label(done)
+    pairs = zip(carried, results, strict=True)
+    return [w.phi(a.type, (a, before), (b, after)).value for a, b in pairs]
+
+
 def looped(w: Writer, count: Value, body: Callable[[Value], None]) -> None:
     """for i in range(count): body(i). A count that is known may be 0, another has to be tested."""
     if count.integer is None:

@@ -112,15 +112,19 @@ class KnownLeaves(Struct, frozen=True):
     """The operand leaves of an instruction whose bytes the module holds, and those of them that
     have subnormal numbers of bf16, which some instructions read as zero. kept: those that no
     iteration of the loop around changes, where there is one; what the module holds is among them.
+    finite: of a padded convolution, those that the module holds without infinities and NaN.
     """
 
     leaves: frozenset[int] = frozenset()
     subnormal: frozenset[int] = frozenset()
     kept: frozenset[int] = frozenset()
+    finite: frozenset[int] = frozenset()
 
     def without(self, leaves: frozenset[int]) -> KnownLeaves:
         """What is known of the others."""
-        return KnownLeaves(self.leaves - leaves, self.subnormal - leaves, self.kept - leaves)
+        return KnownLeaves(
+            self.leaves - leaves, self.subnormal - leaves, self.kept - leaves, self.finite - leaves
+        )
 
 
 NONE_KNOWN = KnownLeaves()

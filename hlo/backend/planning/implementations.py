@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from hlo.analysis.call_budget import MOST_COPIED, copied_size
 from hlo.analysis.fingerprint import Fingerprints
+from hlo.analysis.fusibility import contraction_of, is_padded
 from hlo.analysis.leaves import leaf_count
 from hlo.analysis.legality import CONTROL, SOURCES, is_forwarding
 from hlo.backend.ir.kernel import (
@@ -141,7 +142,11 @@ class _Knowledge:
         if not found and not kept:
             return NONE_KNOWN
         subnormal = frozenset(n for n, constant in found.items() if self._is_subnormal(constant))
-        return KnownLeaves(frozenset(found), subnormal, kept)
+        finite: frozenset[int] = frozenset()
+        contraction = contraction_of(instruction) or instruction
+        if contraction.opcode == "convolution" and is_padded(contraction):
+            finite = frozenset(n for n, constant in found.items() if _is_finite(constant))
+        return KnownLeaves(frozenset(found), subnormal, kept, finite)
 
     def _is_subnormal(self, constant: Instruction) -> bool:
         """Whether a constant holds subnormal numbers of bf16."""
@@ -153,6 +158,18 @@ class _Knowledge:
             codes = literal.array.view(np.uint16) & 0x7FFF
             self._subnormal[literal] = bool(((codes > 0) & (codes < 0x80)).any())
         return self._subnormal[literal]
+
+
+def _is_finite(constant: Instruction) -> bool:
+    """Whether a constant holds no infinity and no NaN."""
+    literal = constant.attributes["literal"]
+    assert isinstance(literal, Literal), "a constant holds a literal"
+    if literal.shape.is_tuple or literal.value is None:
+        return False
+    if not literal.shape.dtype.component.is_float:
+        return True
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(literal.array).all())
 
 
 def as_sequence(instruction: Instruction, made: Kernel | KernelSequence) -> KernelSequence:

@@ -1,10 +1,13 @@
-"""dot: transposes folded into dimension numbers, empty operands."""
+"""dot, convolution: transposes folded into dimension numbers, kernels turned, empty operands."""
 
 from __future__ import annotations
 
 from math import prod
 
+from msgspec.structs import replace
+
 from hlo.analysis.decisions import without_zeros
+from hlo.attributes.dim_labels import DimLabels
 from hlo.indexing.queries import operand_dims
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -25,6 +28,41 @@ def contract_nothing(root: Instruction) -> Instruction | None:
     if (x.shape.size and y.shape.size) or not root.shape.size or not is_plain(root.shape):
         return None
     return splat(root, 0)
+
+
+@rewrite("convolution")
+def kernel_beside_lanes(root: Instruction) -> Instruction | None:
+    """convolution(x, w) => convolution(x, transpose(w)) with labels that say so
+    where groups have few features, and w's output features then lie side by side
+    (analysis/direct_convolution.py)
+    """
+    labels = root.get("dim_labels")
+    grouped = {root.get("feature_group_count"), root.get("batch_group_count")} - {None, 1}
+    if not grouped or not isinstance(labels, DimLabels) or len(root.operands) != 2:
+        return None
+    x, w = root.operands
+    o = labels.rhs_output_feature
+    if o == w.shape.rank - 1 or not is_plain(w.shape):
+        return None
+    # Most programs have no such convolutions, and start without this.
+    from hlo.analysis.direct_convolution import is_direct, is_direct_as
+
+    if is_direct(root):
+        return None
+    order = (*(d for d in range(w.shape.rank) if d != o), o)
+    at = {d: place for place, d in enumerate(order)}
+    moved = replace(
+        labels,
+        rhs_input_feature=at[labels.rhs_input_feature],
+        rhs_output_feature=at[o],
+        rhs_spatial=tuple(at[d] for d in labels.rhs_spatial),
+    )
+    dims = tuple(w.shape.dims[d] for d in order)
+    if not is_direct_as(root, moved, dims):
+        return None
+    turned = make(root, "transpose", w, dimensions=order)
+    attributes = {**root.attributes, "dim_labels": moved}
+    return make(root, "convolution", x, turned, shape=root.shape, **attributes)
 
 
 def _dims(root: Instruction, name: str) -> tuple[int, ...]:

@@ -62,7 +62,7 @@ class Computed(Struct, frozen=True):
 class Operand(Struct, frozen=True):
     """One factor in memory. buffer: its place in the sequence's buffers; offset: of element 0, and
     what the run adds to it. computed: where its elements are computed when they are read; it is
-    seen as an array in the default order.
+    seen as an array in the default order. spare: elements behind it whose memory may be read.
     """
 
     dtype: DType
@@ -70,6 +70,7 @@ class Operand(Struct, frozen=True):
     offset: int = 0
     starts: tuple[Start, ...] = ()
     computed: Computed | None = None
+    spare: int = 0
 
     @property
     def read_from(self) -> str:

@@ -8,7 +8,6 @@ own list; without them the list is lhs, rhs, result, temporaries.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -137,6 +136,12 @@ def contraction_kernels(
         return _fused_kernels(instruction, inner, target, known)
     if len(set(instruction.operands)) == 1:
         buffers = replace(buffers, rhs=buffers.lhs)
+    if instruction.opcode == "convolution":
+        # Most programs with products have no convolutions, and start without these.
+        from hlo.backend.kernels.contraction.direct import direct_kernels
+
+        if (direct := direct_kernels(instruction, target, epilogue, buffers)) is not None:
+            return direct
     sequence = _Sequence(target, epilogue, buffers, known)
     met: tuple[int, ...] = ()
     if instruction.opcode == "dot":
@@ -149,7 +154,10 @@ def contraction_kernels(
         if any(a.padded for a in arrays) and min(c.batches, c.m, c.n, c.k) > 0:
             c = sequence.copied(instruction, c, arrays)
             zeros = [any(d.has_zeros for d in a.padded) for a in arrays]
-            met = tuple(side for side in (0, 1) if zeros[1 - side])  # by the other one's elements
+            places = (buffers.lhs.buffer, buffers.rhs.buffer)
+            met = tuple(  # by the other one's elements, if these may be infinite or NaN
+                side for side in (0, 1) if zeros[1 - side] and places[side] not in known.finite
+            )
     if not met or not instruction.shape.dtype.component.is_float:
         return sequence.finished(c)
     if epilogue is not None:  # the results before it, which alone tell, are nowhere
@@ -221,9 +229,8 @@ class _Sequence(Calls):
             if array.padded:
                 source = operand.shape.dtype
                 kernel = padding_kernel(array.padded, source, array.dtype, self.target)
-                size = math.prod(array.dims) * array.dtype.item_bytes
                 shown = partial(Plan, ("padded: between zeros",))
-                place = self.add_before(kernel, factors[n].buffer, size, shown)
+                place = self.add_before(kernel, factors[n].buffer, array.size_bytes, shown)
                 factors[n] = replace(factors[n], buffer=place)
         return replace(c, lhs=factors[0], rhs=factors[1])
 

@@ -12,8 +12,10 @@ are.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.attributes.window import WindowDim
 from hlo.backend.kernels.contraction.axes import Axis, Contraction, Operand
@@ -38,7 +40,8 @@ FAR_LARGER = 2  # A window that is so many times as large as the base changes ro
 class Base(Struct, frozen=True):
     """An array that windows read. padded: how to copy it between zeros first, () if not at all.
 
-    dims and strides are those after that copy; offset: of padded position 0.
+    dims and strides are those after that copy; offset: of padded position 0; spare: elements of
+    memory behind the copy.
     """
 
     padded: tuple[PaddedDim, ...]
@@ -46,6 +49,12 @@ class Base(Struct, frozen=True):
     strides: Ints
     offset: int
     dtype: DType
+    spare: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the copy."""
+        return (prod(self.dims) + self.spare) * self.dtype.item_bytes
 
 
 class _Spatial(Struct, frozen=True):
@@ -143,8 +152,8 @@ def convolution_contraction(
             *(a for (a, _), s in zip(axes, spatial, strict=True) if s.swapped),
         ),
         depth=(*(a for _, a in axes), Axis(features, ls[f], rs[i])),
-        lhs=Operand(base.dtype, 0, base.offset),
-        rhs=Operand(kernel.dtype, 1, kernel.offset),
+        lhs=Operand(base.dtype, 0, base.offset, spare=base.spare),
+        rhs=Operand(kernel.dtype, 1, kernel.offset, spare=kernel.spare),
         out=out.dtype,
     )
     return contraction, base, kernel
@@ -176,7 +185,9 @@ def _base(dims: Ints, dtype: DType, held: Mapping[DType, DType], spatial: list[_
     if not needed:
         strides = row_major_strides(dims)
         return Base((), dims, strides, _dot(skipped, strides), dtype)
-    return _copied(padded, skipped, held.get(dtype, dtype))
+    made = _copied(padded, skipped, held.get(dtype, dtype))
+    steps = [s.window.window_dilation * made.strides[s.lhs] for s in spatial]
+    return replace(made, spare=2 * min(steps))  # two steps along depth, for words
 
 
 def _kernel(dims: Ints, dtype: DType, held: Mapping[DType, DType], spatial: list[_Spatial]) -> Base:

@@ -68,7 +68,15 @@ class Fused:
         dot = self.contraction
         if gates > 1:
             return dot.shape.dims[-1] // gates
-        c = dot_contraction(dot) if dot.opcode == "dot" else convolution_contraction(dot)[0]
+        if dot.opcode == "dot":
+            c = dot_contraction(dot)
+        else:
+            # Most programs with products have no convolutions, and start without these.
+            from hlo.analysis.direct_convolution import direct_form
+
+            if (form := direct_form(dot)) is not None:
+                return form.run
+            c = convolution_contraction(dot)[0]
         c = normal(c, ring_of(c.out, self.target).lanes)
         return c.n if c.columns and c.columns[-1].out == 1 else 0
 

@@ -45,10 +45,13 @@ from hlo.machine import COMMON
 # Smaller products take less time than the copies.
 LEAST_DEPTH = 16
 LEAST_FLOPS = 1 << 16
+PAIR = 2  # Elements of a word.
 _QUAD_ELEMENTS = (dt.U8, dt.S8)
 _HALVES = (dt.S16, dt.U16)
 _PAIRS = (*((a, b) for a in _HALVES for b in _HALVES), (dt.BF16, dt.BF16))
 MOST_COPIES = 2  # An element that more windows share is not copied for each.
+# Elements along depth from which words that begin at every element pay: each is copied twice.
+LEAST_SHARED = 8
 
 
 Place = tuple[str, int]  # of an axis: a set of a contraction's, the axis's number in it
@@ -58,7 +61,7 @@ class Words(Struct, frozen=True):
     """One factor as words. axes: sizes and the source's strides in elements, in the order of the
     words, row-major; pairs: the number among them of the axis that the words' elements lie along.
     is_copied: else they lie in the source. element: of the words; is_moved: whether the sign bit of
-    each is turned over.
+    each is turned over. offset: of the contraction's element 0 among the words.
     """
 
     source: Operand
@@ -68,6 +71,7 @@ class Words(Struct, frozen=True):
     is_copied: bool
     element: DType
     is_moved: bool = False
+    offset: int = 0
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -102,11 +106,18 @@ def in_words(c: Contraction, ring: Ring, early: Collection[int] = ()) -> Worded 
     dot, is_moved = dot_product(c, ring)
     if dot is None or c.is_diagonal or c.n < ring.lanes:
         return None
-    if not c.depth or c.depth[-1].size < LEAST_DEPTH or c.flops < LEAST_FLOPS:
+    if not c.depth or c.depth[-1].size < LEAST_SHARED or c.flops < LEAST_FLOPS:
         return None
     lhs, left = _words(c, "lhs", dot, is_moved=is_moved)
     rhs, right = _words(c, "rhs", dot)
+    is_shared = False
+    if lhs is None and rhs is not None and not is_moved:
+        is_shared, (lhs, left) = True, _shared_words(c, "lhs", dot)
+    elif rhs is None and lhs is not None and not is_moved:
+        is_shared, (rhs, right) = True, _shared_words(c, "rhs", dot)
     if lhs is None or rhs is None or not _pays(c, dot, [lhs, rhs], early):
+        return None
+    if c.depth[-1].size < LEAST_DEPTH and not is_shared:
         return None
     ring = replace(ring, dot=dot, registers=ring.registers - dot.aside)
     return Worded(normal(_of_words(c, lhs, left, right, rhs), ring.lanes), ring, lhs, rhs)
@@ -226,6 +237,35 @@ def _words(
     return words, dict(zip(order, row_major_strides(words.sizes), strict=True))
 
 
+def _shared_words(
+    c: Contraction, side: str, dot: DotProduct
+) -> tuple[Words | None, dict[Place, int]]:
+    """Words of a factor whose windows share its elements, as the base of a kernel's gradient: word
+    n is element n and the one a step of depth behind it, so that words lie as elements do, and
+    every other of them along depth is taken.
+
+    An even number of rows of such words is made, for which memory behind the factor is read
+    (Operand.spare): what comes of that is no word of the contraction.
+    """
+    source: Operand = getattr(c, side)
+    step: int = getattr(c.depth[-1], side)
+    element = dot.element if side == "lhs" else dot.other or dot.element
+    places = [(name, n) for name in ("batch", "rows", "columns", "depth")
+              for n in range(len(getattr(c, name)))]  # fmt: skip
+    strides = {place: int(getattr(_axis(c, place), side)) for place in places}
+    is_plain = source.dtype is element and dot.group == PAIR and dot.rows == 1
+    if not is_plain or step <= 0 or min(strides.values()) < 0 or source.offset < 0:
+        return None, {}
+    if source.spare < 2 * step or c.depth[-1].size % dot.group or source.starts:
+        return None, {}
+    rows = -(-(source.offset + reach(c, side) - step) // step)
+    rows += rows % dot.group
+    axes = ((rows, step), (dot.group, step), (step, 1))
+    words = Words(replace(source, offset=0), dot, axes, 0, True, element, offset=source.offset)
+    strides[("depth", len(c.depth) - 1)] *= dot.group
+    return words, {place: stride for place, stride in strides.items() if stride}
+
+
 def _of_words(
     c: Contraction, lhs: Words, left: dict[Place, int], right: dict[Place, int], rhs: Words
 ) -> Contraction:
@@ -236,7 +276,9 @@ def _of_words(
         places = ((name, n) for n in range(len(getattr(c, name))))
         return tuple(
             Axis(
-                lhs.sizes[lhs.pairs] if place == pairs else _axis(c, place).size,
+                -(-_axis(c, place).size // lhs.dot.group)
+                if place == pairs
+                else _axis(c, place).size,
                 left.get(place, 0),
                 right.get(place, 0),
                 _axis(c, place).out,
@@ -259,6 +301,6 @@ def _operand(words: Words) -> Operand:
     """Where the words lie until they are copied."""
     source, group = words.source, words.dot.group
     if words.is_copied:
-        return replace(source, dtype=words.dot.word, offset=0, starts=())
+        return replace(source, dtype=words.dot.word, offset=words.offset, starts=(), spare=0)
     starts = tuple(replace(start, stride=start.stride // group) for start in source.starts)
     return replace(source, dtype=words.dot.word, offset=source.offset // group, starts=starts)

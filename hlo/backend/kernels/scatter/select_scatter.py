@@ -60,6 +60,9 @@ def select_and_scatter_kernel(instruction: Instruction, target: Target) -> Kerne
     return target.shown(made, lambda: Plan(lines))
 
 
+MOST_WRITTEN = 16  # Steps of windows inside the array that are written without a loop.
+
+
 class Axis(Struct, frozen=True):
     """A dimension with windows: its size in x and in the source, strides there, the window's."""
 
@@ -70,9 +73,18 @@ class Axis(Struct, frozen=True):
     window: WindowDim
 
     @property
-    def is_inside(self) -> bool:
-        """Whether no window reaches beyond the array."""
-        return is_inside(self.window, self.count, self.size)
+    def stretches(self) -> list[tuple[int, int, bool]]:
+        """Windows [first, end), and whether all of these lie in the array: those at its ends are
+        cut, those between are not."""
+        w = self.window
+        if is_inside(w, self.count, self.size):
+            return [(0, self.count, True)]
+        reach = (w.size - 1) * w.window_dilation
+        low = min(max(0, -(-w.pad_low // w.stride)), self.count)
+        end = (self.size - 1 - reach + w.pad_low) // w.stride + 1
+        high = max(low, min(end, self.count))
+        found = [(0, low, False), (low, high, True), (high, self.count, False)]
+        return [part for part in found if part[0] < part[1]]
 
 
 class SelectScatterForm(Struct, frozen=True):
@@ -172,20 +184,21 @@ class _Build:
             self._window(source, spans)
             return
         axis = self.form.axes[depth]
+        for first, end, inside in axis.stretches:
 
-        def each(o: Value, _: list[Value]) -> list[Value]:
-            offset = w.binary("add", source, w.binary("mul", o, w.int(axis.source_stride)))
-            self._windows(depth + 1, offset, (*spans, self._span(axis, o)))
-            return []
+            def each(o: Value, _: list[Value], *, inside: bool = inside) -> list[Value]:
+                offset = w.binary("add", source, w.binary("mul", o, w.int(axis.source_stride)))
+                self._windows(depth + 1, offset, (*spans, self._span(axis, o, inside=inside)))
+                return []
 
-        self.nest.loop(0, axis.count, 1, [], each)
+            self.nest.loop(first, end, 1, [], each)
 
-    def _span(self, axis: Axis, o: Value) -> _Span:
+    def _span(self, axis: Axis, o: Value, *, inside: bool) -> _Span:
         """Steps v of the window with 0 <= begin + v * dilation < size."""
         w, window = self.nest.w, axis.window
         begin = w.binary("mul", o, w.int(window.stride))
         begin = w.binary("sub", begin, w.int(window.pad_low))
-        if axis.is_inside:
+        if inside:
             return _Span(axis, begin, 0, window.size)
         dilation = w.int(window.window_dilation)
         before = w.binary("sub", w.int(window.window_dilation - 1), begin)
@@ -220,7 +233,7 @@ class _Build:
             return
 
         def visit(at: Value, _: list[Value]) -> list[Value]:
-            mask = w.compare("icmp eq", winner, w.splat(at, lanes))
+            mask = w.compare("icmp eq", winner, self._place(at, lanes))
             self._update(at, given, mask, lanes)
             return []
 
@@ -234,7 +247,7 @@ class _Build:
             low = w.int(span.low) if isinstance(span.low, int) else span.low
             first = w.binary("add", first, self._offset(span, low))
         best = self._load(self.x, first, lanes)
-        start = [*parts(best), w.splat(first, lanes)]
+        start = [*parts(best), self._place(first, lanes)]
 
         def visit(at: Value, carried: list[Value]) -> list[Value]:
             *values, place = carried
@@ -242,9 +255,16 @@ class _Build:
             (keeps,) = parts(self._applied(self.select, held, here, lanes))
             pairs = zip(values, parts(here), strict=True)
             chosen = [w.select(keeps, a, b) for a, b in pairs]
-            return [*chosen, w.select(keeps, place, w.splat(at, lanes))]
+            return [*chosen, w.select(keeps, place, self._place(at, lanes))]
 
         return self._steps(spans, t, start, visit)[-1]
+
+    def _place(self, at: Value, lanes: int) -> Value:
+        """A place in x in all lanes: of half the bits where these hold it."""
+        w = self.nest.w
+        if lanes > 1 and self.form.x_size < 1 << 31:
+            at = w.cast("trunc", at, "i32")
+        return w.splat(at, lanes)
 
     def _steps(
         self,
@@ -262,7 +282,18 @@ class _Build:
             place = w.binary("add", at, self._offset(span, v))
             return self._steps(spans[1:], place, values, visit)
 
+        if isinstance(span.low, int) and isinstance(span.high, int) and self._is_written(spans):
+            for v in range(span.low, span.high):
+                carried = step(w.int(v), carried)
+            return carried
         return self.nest.loop(span.low, span.high, 1, carried, step)
+
+    def _is_written(self, spans: Sequence[_Span]) -> bool:
+        """Whether the steps of these axes are few: they are written without loops. One lane alone
+        waits for its winner, and took twice as long so.
+        """
+        is_vector = self.form.row >= self.elemental.lanes
+        return is_vector and prod(span.axis.window.size for span in spans) <= MOST_WRITTEN
 
     def _offset(self, span: _Span, step: Value) -> Value:
         w, axis = self.nest.w, span.axis

@@ -1,5 +1,7 @@
 """Infinite kernels beside padding: zeros that stand for nothing are not multiplied."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -7,6 +9,7 @@ from msgspec.structs import replace
 import hlo
 from hlo.backend.compilation import Compilation
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from tests.support.command import call
 from tests.support.contraction_harness import Compiled, target_of
 
 PROGRAMS = {
@@ -173,3 +176,22 @@ ENTRY e {{
     assert [n for n, call in enumerate(calls) if call.when is not None] == held_back
     program = str(Compilation(hlo.parse(text), threads=1, passes="").program)
     assert program.count("conditional") == len(held_back)
+
+
+@pytest.mark.parametrize("number", ["1", "inf", "nan"])
+def test_kernels_that_are_known_to_be_finite_need_no_look(number: str, tmp_path: Path) -> None:
+    """Weights that the module holds: zeros beside the base meet them alone."""
+    taps = ", ".join(["{{" + number + ", 2}}"] + ["{{1, 3}}"] * 2)
+    file = tmp_path / "m.hlo"
+    file.write_text(
+        "HloModule m\nENTRY e {\n  x = f32[2,9,1] parameter(0)\n"
+        f"  w = f32[3,1,2] constant({{ {taps} }})\n"
+        "  ROOT r = f32[2,9,2] convolution(x, w), window={size=3 pad=1_1},"
+        " dim_labels=b0f_0io->b0f\n}\n"
+    )
+    shown = call("hlo-opt", str(file), "--emit=loops").out
+    assert ("repair" in shown) == (number != "1")
+    module = hlo.parse(file.read_text())
+    x = np.ones((2, 9, 1), np.float32)
+    x[0, 3, 0] = np.inf
+    np.testing.assert_array_equal(hlo.compile(module, cache=False)(x), hlo.evaluate(module, x))

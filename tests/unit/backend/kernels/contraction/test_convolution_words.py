@@ -92,3 +92,55 @@ def test_halves_stay_numbers() -> None:
                                 machine=NAMED["znver4"])  # fmt: skip
     assert "vdpbf16ps" not in asm
     assert "vfmadd" in asm
+
+
+GRADIENTS = {  # base, the result's gradient, the kernel's, the rest
+    "same": ("2,9,12,24", "2,9,12,32", "3,3,24,32", "size=9x12 pad=1_1x1_1"),
+    "strided": ("3,10,28,16", "3,5,14,32", "3,5,16,32", "size=5x14 pad=1_0x1_2 rhs_dilate=2x2"),
+    "odd": ("2,9,13,24", "2,9,13,32", "3,3,24,32", "size=9x13 pad=1_1x1_1"),
+}
+
+
+def gradient(types: tuple[str, str, str], name: str) -> str:
+    (left, right, out), (x, g, r, window) = types, GRADIENTS[name]
+    return (
+        f"HloModule m\nENTRY e {{\n  x = {left}[{x}] parameter(0)\n  g = {right}[{g}] parameter(1)"
+        f"\n  ROOT r = {out}[{r}] convolution(x, g), window={{{window}}}, "
+        "dim_labels=f01b_i01o->01bf\n}\n"
+    )
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_of_kernels(name: str) -> None:
+    """Words begin at every element of the base; those of an odd row would meet what no result
+    has, so that there are none."""
+    module, wide = hlo.parse(gradient(("bf16", "bf16", "f32"), name)), gradient(("f64",) * 3, name)
+    rng = np.random.default_rng(1)
+    values = [rng.standard_normal(p.shape.dims).astype(BF16) for p in module.entry.parameters]
+    values[0][0, 0, 0, 0] = 1e-39
+    exact, weight = (
+        hlo.evaluate(hlo.parse(wide), *(f(v.astype(np.float64)) for v in values))
+        for f in (np.positive, np.abs)
+    )
+    result = hlo.compile(module, cache=False).run_guarded(*values).astype(np.float64)
+    assert (np.abs(result - exact) <= 2.0**-20 * weight).all()
+    values[0][-1, -1, -1] = np.inf
+    found = hlo.compile(module, cache=False)(*values)
+    expected = hlo.evaluate(module, *values)
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
+    assert np.isfinite(expected).any()
+    asm = driver.emit_stage(module, "asm", machine=NAMED["znver4"])
+    assert ("vdpbf16ps" in asm) == (name != "odd")
+
+
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_of_integers_wrap(name: str, level: str) -> None:
+    module = hlo.parse(gradient(("s8", "s8", "s32"), name))
+    rng = np.random.default_rng(2)
+    values = [rng.integers(-128, 128, p.shape.dims).astype(np.int8)
+              for p in module.entry.parameters]  # fmt: skip
+    root = module.entry.root
+    result = np.zeros(root.shape.dims, np.int32)
+    Compiled(contraction_kernels(root, target_of(level)), level)(values, result, 3)
+    np.testing.assert_array_equal(result, hlo.evaluate(module, *values))

@@ -1,0 +1,122 @@
+"""Direct convolutions: one kernel without copies, right beside the base, finished in registers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hlo
+from hlo.ir.module import Module
+from hlo.machine import named
+from tests.support.command import call
+
+LAYERS = {
+    "features": (
+        "f32[2,9,9,24]", "f32[3,3,1,24]", "f32[2,9,9,24]",
+        "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", "feature_group_count=24",
+    ),
+    "groups": (
+        "f32[2,5,19,16]", "f32[3,3,4,16]", "f32[2,10,38,16]",
+        "size=3x3 pad=2_1x2_1 lhs_dilate=2x2", "b01f_01io->b01f", "feature_group_count=4",
+    ),
+    "taps": (
+        "f32[3,9,19,24]", "f32[3,9,19,24]", "f32[3,3,1,24]",
+        "size=9x19 pad=1_1x1_1", "f01b_i01o->01bf", "batch_group_count=24",
+    ),
+    "sums": (
+        "f32[3,5,9,39]", "f32[3,5,9,39]", "f32[5,1,3,3]",
+        "size=9x39 pad=1_1x1_1", "fb01_io01->fb01", "batch_group_count=5",
+    ),
+    "sums of strides": (
+        "f32[3,5,9,40]", "f32[3,5,5,20]", "f32[3,3,1,5]",
+        "size=5x20 pad=1_1x0_1 rhs_dilate=2x2", "fb01_io01->01bf", "batch_group_count=5",
+    ),
+    "columns": (
+        "f32[2,3,9,41]", "f32[3,1,3,3]", "f32[2,3,9,41]",
+        "size=3x3 pad=1_1x1_1", "bf01_oi01->bf01", "feature_group_count=3",
+    ),
+    "holes in columns": (
+        "f32[2,3,9,21]", "f32[3,1,3,3]", "f32[2,3,18,42]",
+        "size=3x3 pad=2_1x2_1 lhs_dilate=2x2", "bf01_oi01->bf01", "feature_group_count=3",
+    ),
+}  # fmt: skip
+
+
+def text(name: str, *, finished: bool = False) -> str:
+    x, w, out, window, labels, groups = LAYERS[name]
+    convolution = f"convolution(x, w), window={{{window}}}, dim_labels={labels}, {groups}"
+    lines = [f"  x = {x} parameter(0)", f"  w = {w} parameter(1)"]
+    if finished:
+        lines += [f"  z = {out} parameter(2)", f"  c = {out} {convolution}",
+                  f"  a = {out} add(c, z)", f"  ROOT r = {out} maximum(a, z)"]  # fmt: skip
+    else:
+        lines.append(f"  ROOT r = {out} {convolution}")
+    return "HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n}"
+
+
+def arguments(module: Module) -> list[np.ndarray]:
+    rng = np.random.default_rng(7)
+    return [rng.standard_normal(p.shape.dims).astype(np.float32) for p in module.entry.parameters]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_one_kernel_and_no_copy(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "m.hlo"
+    file.write_text(text(name, finished=True))
+    shown = call("hlo-opt", str(file), "--emit=loops").out
+    kernels = [line for line in shown.splitlines() if line.startswith("kernel ")]
+    assert "direct: " in shown
+    assert len(kernels) == (2 if name == "taps" else 1)  # parts are added up
+    assert not any(word in shown for word in ("repair", "look", "padded"))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("kind", ["alone", "finished"])
+def test_numbers_that_are_not_finite(name: str, kind: str) -> None:
+    module = hlo.parse(text(name, finished=kind == "finished"))
+    values = arguments(module)
+    for value in values[:2]:
+        flat = value.reshape(-1)
+        flat[[1, flat.size // 2, flat.size - 2]] = [np.inf, np.nan, -np.inf]
+    expected = np.asarray(hlo.evaluate(module, *values))
+    assert np.isfinite(expected).any()
+    found = [
+        np.asarray(hlo.compile(module, cache=False, threads=threads)(*values))
+        for threads in (1, 2, 3, 7)
+    ]
+    for one in found[1:]:
+        assert one.tobytes() == found[0].tobytes()
+    np.testing.assert_array_equal(np.isfinite(found[0]), np.isfinite(expected))
+    np.testing.assert_array_equal(np.isnan(found[0]), np.isnan(expected))
+    finite = np.isfinite(expected)
+    np.testing.assert_allclose(found[0][finite], expected[finite], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("machine", ["x86-64", "x86-64-v3"])
+def test_on_lesser_machines(name: str, machine: str) -> None:
+    module = hlo.parse(text(name, finished=True))
+    values = arguments(module)
+    found = hlo.compile(module, cache=False, machine=named(machine))(*values)
+    np.testing.assert_allclose(found, hlo.evaluate(module, *values), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_memory_beside_the_arrays_is_not_touched(name: str) -> None:
+    module = hlo.parse(text(name))
+    values = arguments(module)
+    found = hlo.compile(module, cache=False).run_guarded(*values)
+    np.testing.assert_allclose(found, hlo.evaluate(module, *values), rtol=1e-4, atol=1e-5)
+
+
+def test_kernels_are_turned_for_the_lanes() -> None:
+    module = hlo.parse(text("features").replace("3,3,1,24", "24,1,3,3").replace("_01io", "_oi01"))
+    optimized = str(hlo.optimize(module))
+    assert "transpose" in optimized
+    assert "dim_labels=b01f_i01o->b01f" in optimized
+
+
+def test_kernels_of_products_stay() -> None:
+    dense = text("features").replace("feature_group_count=24", "feature_group_count=1")
+    module = hlo.parse(dense.replace("3,3,1,24", "24,24,3,3").replace("_01io", "_oi01"))
+    assert "transpose" not in str(hlo.optimize(module))
