@@ -86,10 +86,12 @@ def test_sums_of_few_heads_are_made_in_parts(heads: int, parts: int) -> None:
     assert units_of(callee.root.operands, block) == heads * parts
     made = implement(fusion, host_target(), kernel_makers)
     assert isinstance(made, KernelSequence)
-    assert made.calls[0].kernel.units == heads * parts
+    loop = max(made.calls, key=lambda call: len(call.buffers))
+    assert loop.kernel.units == heads * parts
+    before = made.calls.index(loop)  # calls that pack what all blocks share, an array each
     sums = [heads * parts * 512 * 16 * 4] * 2  # of keys' gradients and of values'
-    assert [*made.temporaries][:2] == (sums if parts > 1 else [])
-    assert len(made.calls) == (3 if parts > 1 else 1)
+    assert [*made.temporaries][before:][:2] == (sums if parts > 1 else [])
+    assert len(made.calls) - before == (3 if parts > 1 else 1)
 
 
 def test_scores_that_fit_no_cache_are_computed_again_for_gradients() -> None:
