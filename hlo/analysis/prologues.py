@@ -18,8 +18,9 @@ from hlo.ops.table import Trait, opcodes
 
 MOST_MEMBERS = 40  # What a factor may be computed by: the code stands in each place that reads it.
 _ELEMENTWISE = opcodes(Trait.ELEMENTWISE)
-# What moves elements without a seam between those of one array and of another.
-MOVES = opcodes(Trait.REPEATS | Trait.REGROUPS | Trait.CUTS | Trait.CUTS_AT | Trait.PICKS)
+MOST_JOINED = 4  # Arrays of which each is looked at where a seam between them is not seen.
+_JOINS = opcodes(Trait.JOINS)
+MOVES = opcodes(Trait.REPEATS | Trait.REGROUPS | Trait.CUTS | Trait.CUTS_AT | Trait.PICKS) | _JOINS
 
 
 def prologue_of(operand: Instruction) -> tuple[Instruction, ...] | None:
@@ -51,7 +52,8 @@ def _is_held(member: Instruction) -> bool:
     if member.opcode in MOVES:
         (source, *_) = (o.shape for o in member.operands)
         is_same = source.size == member.shape.size or member.opcode != "bitcast"
-        return bool(source.size) and is_same
+        is_few = member.opcode not in _JOINS or len(member.operands) <= MOST_JOINED
+        return bool(source.size) and is_same and is_few
     return member.opcode in ("parameter", "iota") or member.opcode in _ELEMENTWISE
 
 

@@ -40,23 +40,36 @@ class ComputedReader:
         self.computed = computed
         self.bases = tuple(bases)
         self._counters: dict[tuple[str, int], Variable] = {}
+        self._lanes: dict[tuple[str, int, int, Value | None], Variable] = {}
+        self._told: dict[str, Expr] = {}
         self._outer: list[Level] = []
         self._elemental: Elemental | None = None
-
-    @property
-    def depth(self) -> int:
-        """How many loops there are around what is written, of those that are known (outside)."""
-        return len(self._outer)
 
     def index(self, value: Value, size: int) -> Expr:
         """A counter below `size` as an index; the same for the same value."""
         if value.integer is not None:
             return affine.number(value.integer)
+        if value.text in self._told:
+            return self._told[value.text]
         key = value.text, size
         if key not in self._counters:
-            counter = Variable(value.text, 0, size - 1, self.depth, value=value)
-            self._counters[key] = counter
+            depth = len(self._outer)
+            self._counters[key] = Variable(value.text, 0, size - 1, depth, value=value)
         return affine.of(self._counters[key])
+
+    def lanes_from(self, first: Value, last: int, lanes: int, mask: Value | None = None) -> Expr:
+        """An index and those that follow it, up to the last, one a lane; the same until code begins
+        again.
+        """
+        key = first.text, last, lanes, mask
+        if key not in self._lanes:
+            self._lanes[key] = Variable("lane", 0, last, len(self._outer), lanes, first, mask)
+        return Expr({self._lanes[key]: 1}, 0)
+
+    def tell(self, value: Value, index: Expr) -> None:
+        """What a counter is of others."""
+        if value.integer is None:
+            self._told[value.text] = index
 
     @contextmanager
     def outside(self) -> Iterator[None]:
@@ -88,6 +101,7 @@ class ComputedReader:
 
     def begin(self, ring: Ring) -> None:
         """What is known before holds no more: code without branches begins here."""
+        self._lanes = {}
         nest = Nest(self.w, ring.target, self._outer)
         self._elemental = elemental_of(nest, ring.lanes)
         for array, base in zip(self.computed.arrays, self.bases, strict=True):

@@ -57,7 +57,7 @@ def streams_columns(c: Contraction, ring: Ring) -> bool:
     return (
         (is_large or is_converted)
         and (columns.out, columns.rhs) == (1, 1)
-        and c.n >= 8 * ring.lanes
+        and c.n >= (4 if c.rhs.computed is not None else 8) * ring.lanes
     )
 
 
