@@ -13,14 +13,13 @@ from math import prod
 
 from msgspec import Struct
 
+from hlo.analysis.factors import MOVES
 from hlo.analysis.fusibility import op_cost
-from hlo.analysis.prologues import MOVES
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Opaque, Variable
 from hlo.indexing.maps import cases
 from hlo.indexing.queries import operand_dims
 from hlo.ir.instruction import Instruction
-from hlo.machine import COMMON
 
 FEW_ROWS = 16  # For so many a product reads its other factor once.
 LEAST_COLUMNS = 64  # It does where rows of it are at least so many columns.
@@ -75,16 +74,13 @@ def _runs_along_depth(dot: Instruction, side: int) -> bool:
 
 
 def _is_packed(dot: Instruction) -> bool:
-    """Whether many rows meet columns that are better computed while they are packed. Columns that
-    run along depth are packed in squares, a fourth of a vector a row: of those that come from
-    memory, blocks of rows in a cache are computed in whole vectors (block-fusion), as those of a
-    batch are, attention's keys and values.
+    """Whether many rows meet columns that are better computed while they are packed: those of which
+    each depth is a run. Columns that run along depth are packed in squares, a fourth of a vector a
+    row, and those of a batch (attention's keys and values) stay near: both are computed in whole
+    vectors, a block of them at a time in a cache (block-fusion).
     """
-    shape = dot.operands[1].shape
     own, _ = operand_dims(dot)
-    if any(None not in pair for pair in own):
-        return False
-    return not _runs_along_depth(dot, 1) or shape.size_bytes <= COMMON.last_cache.bytes
+    return all(None in pair for pair in own) and not _runs_along_depth(dot, 1)
 
 
 def _extent(dot: Instruction, without: int) -> int:

@@ -37,7 +37,7 @@ class ComputedReader:
 
     def __init__(self, w: Writer, computed: Computed, bases: Sequence[Value]) -> None:
         self.w = w
-        self.computed = computed
+        self.prologue = computed
         self.bases = tuple(bases)
         self._counters: dict[tuple[str, int], Variable] = {}
         self._lanes: dict[tuple[str, int, int, Value | None], Variable] = {}
@@ -88,7 +88,7 @@ class ComputedReader:
         counters that the position rests on.
         """
         bases = [Value(f"%array{n}", base.type) for n, base in enumerate(self.bases)]
-        reader = ComputedReader(inner, self.computed, bases)
+        reader = ComputedReader(inner, self.prologue, bases)
         counters = sorted(affine.loop_variables([place.at]), key=lambda v: v.name)
         given = list(zip(bases, self.bases, strict=True))
         known: dict[Atom, Expr] = {}
@@ -104,14 +104,14 @@ class ComputedReader:
         self._lanes = {}
         nest = Nest(self.w, ring.target, self._outer)
         self._elemental = elemental_of(nest, ring.lanes)
-        for array, base in zip(self.computed.arrays, self.bases, strict=True):
+        for array, base in zip(self.prologue.arrays, self.bases, strict=True):
             shape = array.shape
             self._elemental.enter((array, ()), Memory(base, shape.dtype, shape.size))
 
     def read(self, ring: Ring, position: Expr, lanes: int) -> Value:
         """The elements at a position, as the ring's numbers."""
         assert self._elemental is not None, "code has begun"
-        root = self.computed.root
+        root = self.prologue.root
         index = affine.delinearized(position, root.shape.dims)
         (found,) = self._elemental.lanes_at(root, [index])
         (value,) = types.parts(self._elemental.splat(found, lanes))

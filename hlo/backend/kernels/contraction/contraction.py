@@ -252,19 +252,19 @@ class _Sequence:
     def _in_memory(self, c: Contraction, side: str) -> Contraction:
         """The product of a factor that a kernel before it has computed."""
         factor: Operand = getattr(c, side)
-        if factor.computed is None:
+        if factor.prologue is None:
             return c
         from hlo.backend.kernels.contraction.computed import materialised
 
-        self.calls.append(materialised(factor.computed, self.target, place := self._next_place))
-        self.temporaries.append(factor.computed.root.shape.size_bytes)
-        return replace(c, **{side: replace(factor, buffer=place, computed=None)})
+        self.calls.append(materialised(factor.prologue, self.target, place := self._next_place))
+        self.temporaries.append(factor.prologue.root.shape.size_bytes)
+        return replace(c, **{side: replace(factor, buffer=place, prologue=None)})
 
     def _add_blocked(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """A product of blocks of rows and columns, by what multiplies them best; the columns may be
         computed where they are packed as numbers of the ring.
         """
-        if c.rhs.computed is not None and not packs_computed(c, ring):
+        if c.rhs.prologue is not None and not packs_computed(c, ring):
             c = self._in_memory(c, "rhs")
         if (tiles := tile_plan(c, ring)) is not None:
             self._unless_subnormal(c, ring, others, partial(self._add_tiles, tiles, others))

@@ -53,11 +53,11 @@ def streams_columns(c: Contraction, ring: Ring) -> bool:
     is_large = matrices * c.k * c.n * c.rhs.dtype.item_bytes >= STREAMED_BYTES
     # Tiles read numbers of their own type where they lie; others would be packed, to be read once.
     is_converted = not is_plain(c.rhs.dtype, ring) and not has_words(c, ring)
-    is_converted = is_converted or c.rhs.computed is not None
+    is_converted = is_converted or c.rhs.prologue is not None
     return (
         (is_large or is_converted)
         and (columns.out, columns.rhs) == (1, 1)
-        and c.n >= (4 if c.rhs.computed is not None else 8) * ring.lanes
+        and c.n >= (4 if c.rhs.prologue is not None else 8) * ring.lanes
     )
 
 
