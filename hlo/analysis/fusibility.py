@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hlo.analysis.call_budget import MOST_COPIED
-from hlo.analysis.factors import factor_of
-from hlo.analysis.prologues import prologue_of
+from hlo.analysis.factors import factor_of, prologue_of
 from hlo.attributes.window import Window
 from hlo.indexing.queries import keeps_width
 from hlo.ir.computation import Computation
@@ -110,7 +109,7 @@ def contraction_of(fusion: Instruction) -> Instruction | None:
 
 def is_output_fusion(computation: Computation, contraction: Instruction) -> bool:
     """Whether a computation finishes the elements of a contraction of two of its parameters, or of
-    slices of them (factors.py), or of what it computes from parameters (prologues.py).
+    slices of them or of what it computes from them (factors.py).
     """
     computed: set[Instruction] = set()
     for operand in contraction.operands:

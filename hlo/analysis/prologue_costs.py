@@ -13,20 +13,22 @@ from math import prod
 
 from msgspec import Struct
 
+from hlo.analysis.factors import MOVES
 from hlo.analysis.fusibility import op_cost
-from hlo.analysis.prologues import MOVES
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Opaque, Variable
 from hlo.indexing.maps import cases
 from hlo.indexing.queries import operand_dims
 from hlo.ir.instruction import Instruction
-from hlo.machine import COMMON
 
 FEW_ROWS = 16  # For so many a product reads its other factor once.
-LEAST_COLUMNS = 128  # It does where rows of it are at least so many columns.
+LEAST_COLUMNS = 64  # It does where rows of it are at least so many columns.
 ROWS_AT_ONCE = 6  # Each so many compute its elements again.
 # Ops of an element that take as long as to write it and to read it again.
 MOST_REPEATED = 8
+# An element of more ops waits for these and not for its bytes; its code would stand in each place
+# that reads the factor.
+MOST_COST = 20
 VECTOR = 16  # The longest vectors of f32: what is in runs of so many is so for shorter ones too.
 
 
@@ -50,27 +52,35 @@ def is_cheaper(prologue: Prologue, products: Sequence[tuple[Instruction, Instruc
     arrays = [array.shape for array in prologue.arrays]
     read = sum(min(a.size, shape.size) * a.dtype.item_bytes for a in arrays)
     kept = read + (1 + uses) * shape.size_bytes
-    return (sum(counts) - 1) * cost <= MOST_REPEATED and uses * read <= kept
+    repeated = (sum(counts) - 1) * cost
+    return cost <= MOST_COST and repeated <= MOST_REPEATED and uses * read <= kept
 
 
 def _evaluations(dot: Instruction, factor: Instruction) -> int:
     """How often a product would compute each element of a factor; 0: it had better not."""
     if dot.opcode != "dot" or dot.get("sparsity") or dot.operands[0] is dot.operands[1]:
         return 0
+    side = dot.operands.index(factor)
+    rows = _extent(dot, side)
     if is_streamed(dot, factor):
-        return -(-_extent(dot, dot.operands.index(factor)) // ROWS_AT_ONCE)
-    return int(dot.operands[1] is factor and _extent(dot, 1) > FEW_ROWS and _is_packed(dot))
+        return -(-rows // ROWS_AT_ONCE)
+    return int(side == 1 and rows > FEW_ROWS and _is_packed(dot))
+
+
+def _runs_along_depth(dot: Instruction, side: int) -> bool:
+    """Whether neighbours of a factor in memory are neighbours in depth."""
+    _, contracted = operand_dims(dot)
+    return any(pair[side] == dot.operands[side].shape.rank - 1 for pair in contracted)
 
 
 def _is_packed(dot: Instruction) -> bool:
-    """Whether many rows meet columns that are better computed while they are packed. Columns that
-    run along depth are packed in squares, a fourth of a vector a row: of those that come from
-    memory, blocks of rows in a cache are computed in whole vectors (block-fusion).
+    """Whether many rows meet columns that are better computed while they are packed: those of which
+    each depth is a run. Columns that run along depth are packed in squares, a fourth of a vector a
+    row, and those of a batch (attention's keys and values) stay near: both are computed in whole
+    vectors, a block of them at a time in a cache (block-fusion).
     """
-    shape = dot.operands[1].shape
-    _, contracted = operand_dims(dot)
-    runs_along_depth = any(pair[1] == shape.rank - 1 for pair in contracted)
-    return not runs_along_depth or shape.size_bytes <= COMMON.last_cache.bytes
+    own, _ = operand_dims(dot)
+    return all(None in pair for pair in own) and not _runs_along_depth(dot, 1)
 
 
 def _extent(dot: Instruction, without: int) -> int:

@@ -11,9 +11,9 @@ wait for several times the bytes. What is computed are the same numbers, each on
 from __future__ import annotations
 
 from hlo.analysis.decisions import decisions_of
+from hlo.analysis.factors import prologue_of
 from hlo.analysis.fusibility import contraction_of
 from hlo.analysis.prologue_costs import Prologue, is_cheaper
-from hlo.analysis.prologues import prologue_of
 from hlo.ir.graph import computed_from
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module

@@ -61,7 +61,7 @@ class Computed(Struct, frozen=True):
 
 class Operand(Struct, frozen=True):
     """One factor in memory. buffer: its place in the sequence's buffers; offset: of element 0, and
-    what the run adds to it. computed: where its elements are computed when they are read; it is
+    what the run adds to it. prologue: where its elements are computed when they are read; it is
     seen as an array in the default order. spare: elements behind it whose memory may be read.
     """
 
@@ -69,22 +69,22 @@ class Operand(Struct, frozen=True):
     buffer: int
     offset: int = 0
     starts: tuple[Start, ...] = ()
-    computed: Computed | None = None
+    prologue: Computed | None = None
     spare: int = 0
 
     @property
     def read_from(self) -> str:
         """The buffers that it is read from, as a schedule names them."""
-        buffers = self.computed.buffers if self.computed else (self.buffer,)
+        buffers = self.prologue.buffers if self.prologue else (self.buffer,)
         return ", ".join(f"p{buffer}" for buffer in buffers)
 
     @property
     def read_bytes(self) -> float:
         """Bytes of memory that an element takes to be read."""
-        if self.computed is None:
+        if self.prologue is None:
             return self.dtype.item_bytes
-        size = self.computed.root.shape.size
-        arrays = [array.shape for array in self.computed.arrays]
+        size = self.prologue.root.shape.size
+        arrays = [array.shape for array in self.prologue.arrays]
         return sum(min(a.size, size) * a.dtype.item_bytes for a in arrays) / size
 
     @property

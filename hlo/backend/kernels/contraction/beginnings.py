@@ -32,8 +32,8 @@ def beginnings_of(factor: Operand) -> int:
 
 
 def _beginnings(factor: Operand) -> tuple[int, ...]:
-    if factor.computed is not None:
-        return factor.computed.buffers
+    if factor.prologue is not None:
+        return factor.prologue.buffers
     return tuple(start.buffer for start in factor.starts)
 
 
@@ -45,13 +45,13 @@ def read_in_memory(plan: ProductPlan) -> tuple[Operand, ...]:
 
 def element_0(w: Writer, array: Value, factor: Operand, first: int) -> Place:
     """The place of a factor's first element. first: the kernel's buffer of its first start."""
-    if factor.computed is None:
+    if factor.prologue is None:
         return address_0(w, array, factor, first)
     # The emitters of expressions are loaded only where one is fused.
     from hlo.backend.kernels.contraction.computed import ComputedReader
 
-    bases = [w.buffer_address(first + n) for n in range(len(factor.computed.buffers))]
-    return Position(ComputedReader(w, factor.computed, bases), affine.number(factor.offset))
+    bases = [w.buffer_address(first + n) for n in range(len(factor.prologue.buffers))]
+    return Position(ComputedReader(w, factor.prologue, bases), affine.number(factor.offset))
 
 
 def address_0(w: Writer, array: Value, factor: Operand, first: int) -> Value:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.analysis.factors import Factor, factor_of
+from hlo.analysis.factors import Factor, factor_of, prologue_of
 from hlo.analysis.leaves import leaves_of
-from hlo.analysis.prologues import prologue_of
 from hlo.backend.kernels.contraction.axes import Computed, Contraction, Operand, Start
 from hlo.ir.instruction import Instruction
 
@@ -21,13 +20,13 @@ class Place(Struct, frozen=True):
     buffer: int
     offset: int = 0
     starts: tuple[Start, ...] = ()
-    computed: Computed | None = None
+    prologue: Computed | None = None
 
     @property
     def moved(self) -> tuple[int, ...]:
         """The buffers of arrays that are not the factor as they lie there."""
-        if self.computed is not None:
-            return self.computed.buffers
+        if self.prologue is not None:
+            return self.prologue.buffers
         return (self.buffer,) if self.starts else ()
 
 
@@ -62,7 +61,7 @@ def place_of(operand: Instruction) -> Place:
         arrays = prologue_of(operand)
         assert arrays is not None, "output fusions multiply parameters, or what is computed of them"
         buffers = tuple(map(fusion_number, arrays))
-        return Place(buffers[0], computed=Computed(operand, arrays, buffers))
+        return Place(buffers[0], prologue=Computed(operand, arrays, buffers))
     return Place(fusion_number(factor.array), factor.offset, _starts(factor))
 
 
@@ -92,5 +91,5 @@ def placed(c: Contraction, buffers: BufferNumbers) -> Contraction:
 def _moved(operand: Operand, place: Place) -> Operand:
     offset = operand.offset + place.offset
     return replace(
-        operand, buffer=place.buffer, offset=offset, starts=place.starts, computed=place.computed
+        operand, buffer=place.buffer, offset=offset, starts=place.starts, prologue=place.prologue
     )

@@ -37,26 +37,39 @@ class ComputedReader:
 
     def __init__(self, w: Writer, computed: Computed, bases: Sequence[Value]) -> None:
         self.w = w
-        self.computed = computed
+        self.prologue = computed
         self.bases = tuple(bases)
         self._counters: dict[tuple[str, int], Variable] = {}
+        self._lanes: dict[tuple[str, int, int, Value | None], Variable] = {}
+        self._told: dict[str, Expr] = {}
         self._outer: list[Level] = []
         self._elemental: Elemental | None = None
-
-    @property
-    def depth(self) -> int:
-        """How many loops there are around what is written, of those that are known (outside)."""
-        return len(self._outer)
 
     def index(self, value: Value, size: int) -> Expr:
         """A counter below `size` as an index; the same for the same value."""
         if value.integer is not None:
             return affine.number(value.integer)
+        if value.text in self._told:
+            return self._told[value.text]
         key = value.text, size
         if key not in self._counters:
-            counter = Variable(value.text, 0, size - 1, self.depth, value=value)
-            self._counters[key] = counter
+            depth = len(self._outer)
+            self._counters[key] = Variable(value.text, 0, size - 1, depth, value=value)
         return affine.of(self._counters[key])
+
+    def lanes_from(self, first: Value, last: int, lanes: int, mask: Value | None = None) -> Expr:
+        """An index and those that follow it, up to the last, one a lane; the same until code begins
+        again.
+        """
+        key = first.text, last, lanes, mask
+        if key not in self._lanes:
+            self._lanes[key] = Variable("lane", 0, last, len(self._outer), lanes, first, mask)
+        return Expr({self._lanes[key]: 1}, 0)
+
+    def tell(self, value: Value, index: Expr) -> None:
+        """What a counter is of others."""
+        if value.integer is None:
+            self._told[value.text] = index
 
     @contextmanager
     def outside(self) -> Iterator[None]:
@@ -75,7 +88,7 @@ class ComputedReader:
         counters that the position rests on.
         """
         bases = [Value(f"%array{n}", base.type) for n, base in enumerate(self.bases)]
-        reader = ComputedReader(inner, self.computed, bases)
+        reader = ComputedReader(inner, self.prologue, bases)
         counters = sorted(affine.loop_variables([place.at]), key=lambda v: v.name)
         given = list(zip(bases, self.bases, strict=True))
         known: dict[Atom, Expr] = {}
@@ -88,16 +101,17 @@ class ComputedReader:
 
     def begin(self, ring: Ring) -> None:
         """What is known before holds no more: code without branches begins here."""
+        self._lanes = {}
         nest = Nest(self.w, ring.target, self._outer)
         self._elemental = elemental_of(nest, ring.lanes)
-        for array, base in zip(self.computed.arrays, self.bases, strict=True):
+        for array, base in zip(self.prologue.arrays, self.bases, strict=True):
             shape = array.shape
             self._elemental.enter((array, ()), Memory(base, shape.dtype, shape.size))
 
     def read(self, ring: Ring, position: Expr, lanes: int) -> Value:
         """The elements at a position, as the ring's numbers."""
         assert self._elemental is not None, "code has begun"
-        root = self.computed.root
+        root = self.prologue.root
         index = affine.delinearized(position, root.shape.dims)
         (found,) = self._elemental.lanes_at(root, [index])
         (value,) = types.parts(self._elemental.splat(found, lanes))

@@ -265,19 +265,19 @@ class _Sequence(Calls):
     def _in_memory(self, c: Contraction, side: str) -> Contraction:
         """The product of a factor that a kernel before it has computed."""
         factor: Operand = getattr(c, side)
-        if factor.computed is None:
+        if factor.prologue is None:
             return c
         from hlo.backend.kernels.contraction.computed import materialised
 
-        self.calls.append(materialised(factor.computed, self.target, place := self.next_place))
-        self.temporaries.append(factor.computed.root.shape.size_bytes)
-        return replace(c, **{side: replace(factor, buffer=place, computed=None)})
+        self.calls.append(materialised(factor.prologue, self.target, place := self.next_place))
+        self.temporaries.append(factor.prologue.root.shape.size_bytes)
+        return replace(c, **{side: replace(factor, buffer=place, prologue=None)})
 
     def _add_blocked(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """A product of blocks of rows and columns, by what multiplies them best; the columns may be
         computed where they are packed as numbers of the ring.
         """
-        if c.rhs.computed is not None and not packs_computed(c, ring):
+        if c.rhs.prologue is not None and not packs_computed(c, ring):
             c = self._in_memory(c, "rhs")
         if (tiles := tile_plan(c, ring)) is not None:
             self._unless_subnormal(c, ring, others, partial(self._add_tiles, tiles, others))
@@ -289,7 +289,7 @@ class _Sequence(Calls):
     def _is_converted_once(self, c: Contraction, ring: Ring) -> bool:
         """Whether few rows meet columns of another type that a loop keeps: panels of them in the
         ring's numbers are made before the loop."""
-        is_kept = c.rhs.computed is None and c.rhs.buffer in self.early
+        is_kept = c.rhs.prologue is None and c.rhs.buffer in self.early
         return is_kept and is_converted_alone(c, ring)
 
     def _made(self) -> KernelSequence:

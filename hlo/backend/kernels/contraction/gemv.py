@@ -29,7 +29,7 @@ from hlo.backend.kernels.contraction.beginnings import (
 )
 from hlo.backend.kernels.contraction.estimate import vector_work
 from hlo.backend.kernels.contraction.lane_sums import across
-from hlo.backend.kernels.contraction.places import Place, Run, begin, moved, outside, read
+from hlo.backend.kernels.contraction.places import Place, Run, begin, moved, outside, read, told
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
 from hlo.backend.kernels.contraction.sum_blocks import BLOCK, block_sizes
@@ -358,7 +358,7 @@ class Axpys(_Streaming):
         groups, rest = divmod(c.k, self.depths)
 
         def group(g: Value, _: list[Value]) -> list[Value]:
-            return self._group(times(w, g, self.depths), self.depths)
+            return self._group(g, self.depths)
 
         def block_of_sums(number: Value, _: list[Value]) -> list[Value]:
             size = BLOCK // self.depths
@@ -373,7 +373,7 @@ class Axpys(_Streaming):
         elif groups:
             loop(w, w.int(groups), [], group)
         if rest:
-            self._group(w.int(groups * self.depths), rest)
+            self._group(w.int(groups), rest)
         self._each_vector(self._finish)
 
     def _each_vector(self, body: Callable[[Value, Value | None], None]) -> None:
@@ -439,14 +439,17 @@ class Axpys(_Streaming):
         ring = self.ring
         return tuple(self.w.load(a, ring.vector, ring.scalar_bytes) for a in addresses)
 
-    def _group(self, k: Value, depths: int) -> list[Value]:
-        w, c, ring = self.w, self.c, self.ring
+    def _group(self, number: Value, depths: int) -> list[Value]:
+        """Depths from one on that is a multiple of a whole group's."""
+        w, c, ring, size = self.w, self.c, self.ring, self.depths
+        k = times(w, number, size)
         (axis,) = c.depth
         bases: list[Value] = []
         matrix_rows: list[Place] = []
         for d in range(depths):
             at = add(w, k, w.int(d))
             bases.append(element_address(w, self.lhs, times(w, at, axis.lhs), c.lhs.dtype))
+            told(self.matrix, at, number, max(1, c.k // size), size, d)
             depth = ((axis.size, axis.rhs),)
             matrix_rows.append(moved(w, self.matrix, at, depth, c.rhs.dtype))
         held = [[self._number(base, r) for r in range(c.m)] for base in bases if self.is_held]

@@ -26,19 +26,21 @@ from hlo.backend.kernels.contraction.ring import (
     loaded,
 )
 from hlo.indexing import affine
-from hlo.indexing.affine import Expr, Variable
+from hlo.indexing.affine import Expr
 from hlo.ir.dtype import DType
 
 
 class Reader(Protocol):
     """A computed factor in the kernel being written (computed.py)."""
 
-    @property
-    def depth(self) -> int:
-        """How many loops there are around what is written."""
-
     def index(self, value: Value, size: int) -> Expr:
         """A counter below `size` as an index; the same for the same value."""
+
+    def lanes_from(self, first: Value, last: int, lanes: int, mask: Value | None = None) -> Expr:
+        """An index and those that follow it, up to the last, one a lane."""
+
+    def tell(self, value: Value, index: Expr) -> None:
+        """What a counter is of others."""
 
     def outside(self) -> AbstractContextManager[None]:
         """What is written inside are loops: what does not depend on their counters comes before."""
@@ -68,6 +70,15 @@ def begin(ring: Ring, *places: Place) -> None:
     for place in places:
         if isinstance(place, Position):
             place.reader.begin(ring)
+
+
+def told(place: Place, value: Value, number: Value, count: int, step: int, plus: int) -> None:
+    """Let it be known that a counter is `step` times the number, which is below `count`, and a
+    constant less than a step: so neighbouring depths are seen to share a group.
+    """
+    if isinstance(place, Position):
+        reader = place.reader
+        reader.tell(value, reader.index(number, count) * step + plus)
 
 
 def address_of(place: Place) -> Value:
@@ -141,10 +152,8 @@ def _neighbours(w: Writer, reader: Reader, run: Run, lanes: int, mask: Value | N
     first, last = run.index.integer, run.size - 1
     if first is None and run.is_whole and mask is None:
         vectors = reader.index(divided(w, run.index, lanes), max(run.size // lanes, 1))
-        lane = Variable("lane", 0, lanes - 1, lanes=lanes, value=w.int(0))
-        return vectors * lanes + Expr({lane: 1}, 0)
-    value, offset = run.index, 0
-    if first is not None:
-        value, offset = w.int(0), min(first, last)  # the mask leaves nothing behind the last
-        last = min(lanes - 1, last - offset)
-    return Expr({Variable("lane", 0, last, reader.depth, lanes, value, mask): 1}, offset)
+        return vectors * lanes + reader.lanes_from(w.int(0), lanes - 1, lanes)
+    if first is None:
+        return reader.lanes_from(run.index, last, lanes, mask)
+    first = min(first, last)  # The mask leaves nothing behind the last.
+    return reader.lanes_from(w.int(0), min(lanes - 1, last - first), lanes, mask) + first

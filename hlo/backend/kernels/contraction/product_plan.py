@@ -105,7 +105,7 @@ class ProductPlan(Struct, frozen=True):
         free = tuple((a.size, a.rhs) for a in merged(only(c.columns, "rhs")))
         depth = tuple((a.size, a.rhs) for a in merged(only(c.depth, "rhs")))
         panel_depth = self.depth_block if self.depth_first and self.rhs is Reading.IN_UNIT else 0
-        source = Source(c.rhs.dtype, free, depth, c.rhs.computed is not None)
+        source = Source(c.rhs.dtype, free, depth, c.rhs.prologue is not None)
         return Packing(self.ring.factors, source, self.columns, panel_depth)
 
     @property

@@ -56,7 +56,7 @@ def streams_columns(c: Contraction, ring: Ring) -> bool:
     return (
         (is_large or _is_converted(c, ring))
         and (columns.out, columns.rhs) == (1, 1)
-        and c.n >= 8 * ring.lanes
+        and c.n >= (4 if c.rhs.prologue is not None else 8) * ring.lanes
     )
 
 
@@ -72,7 +72,7 @@ def is_converted_alone(c: Contraction, ring: Ring) -> bool:
 def _is_converted(c: Contraction, ring: Ring) -> bool:
     """Whether the columns are computed, or numbers of another type, of which no words are made."""
     is_other = not is_plain(c.rhs.dtype, ring) and not has_words(c, ring)
-    return is_other or c.rhs.computed is not None
+    return is_other or c.rhs.prologue is not None
 
 
 def _elements(c: Contraction) -> int:

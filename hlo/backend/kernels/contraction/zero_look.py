@@ -72,7 +72,7 @@ def limited(plan: ProductPlan) -> ProductPlan | None:
     c, ring = plan.contraction, plan.ring
     if not c.zeros.has_depths or c.is_diagonal or min(c.m, c.n, c.k) < LEAST:
         return None
-    if c.lhs.computed is not None or c.rhs.computed is not None:
+    if c.lhs.prologue is not None or c.rhs.prologue is not None:
         return None  # there is nothing in memory to look at
     is_float = ring.dot is None and ring.parts == 1 and ring.scalar in ("float", "double")
     if not is_float or len(plan.nest) != 1 or max(map(len, (c.rows, c.columns, c.depth))) != 1:

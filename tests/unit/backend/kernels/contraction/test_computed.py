@@ -8,6 +8,7 @@ import pytest
 import hlo
 from hlo.driver import emit_stage
 from hlo.ir.module import Module
+from hlo.machine import NAMED
 from hlo.runtime.executable import Executable
 
 TEXT = """
@@ -124,3 +125,30 @@ ENTRY e {
     assert np.array_equal(
         np.asarray(hlo.compile(module, "", cache=False)(*one)), np.full((2, 40), 21)
     )
+
+
+PACKED = """
+HloModule m
+f {
+  x = f32[1,256] parameter(0)
+  q = s32[32,256] parameter(1)
+  s = s32[8] parameter(2)
+  words = s32[32,8,256] broadcast(q), dimensions={0,2}
+  shifts = s32[32,8,256] broadcast(s), dimensions={1}
+  moved = s32[32,8,256] shift-right-logical(words, shifts)
+  codes = s32[256,256] reshape(moved)
+  w = f32[256,256] convert(codes)
+  ROOT d = f32[1,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+ENTRY e {
+  x = f32[1,256] parameter(0)
+  q = s32[32,256] parameter(1)
+  s = s32[8] parameter(2)
+  ROOT r = f32[1,256] fusion(x, q, s), kind=kOutput, calls=f
+}
+"""
+
+
+def test_depths_that_share_a_word_load_it_once() -> None:
+    text = emit_stage(hlo.parse(PACKED), "llvm", machine=NAMED["znver4"])
+    assert text.count("load <16 x i32>") == 1
