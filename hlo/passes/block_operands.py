@@ -88,7 +88,7 @@ def in_order(module: Module, fusion: Instruction, order: Order, most: int, known
 
 def as_they_were(module: Module, computation: Computation, known: Operands) -> None:
     """Fusions that are still there get their own computations back; of those that became members of
-    blocks nobody reads these any more.
+    blocks nobody reads these any more. A move that undoes the one before it is none.
     """
     called = {c for f in known.own for c in f.called_computations()}
     for fusion, (moves, attributes) in known.own.items():
@@ -100,13 +100,26 @@ def as_they_were(module: Module, computation: Computation, known: Operands) -> N
                 computation.set_operand(fusion, place, value)
             computation.set_attributes(fusion, attributes)
     for made in reversed(known.made.values()):
-        if made in computation and not made.users:
-            computation.remove(made)
+        if made in computation:
+            if (undone := _undone_by(made)) is not None:
+                computation.replace_uses(made, undone)
+            if not made.users:
+                computation.remove(made)
     given = {c for _, attributes in known.own.values() for c in _callees(attributes)}
     reached = {c for one in module.computations for c in callees(one)} if given else set()
     for one in module.computations[:]:
         if one in called | given and one not in reached:
             module.computations.remove(one)
+
+
+def _undone_by(made: Instruction) -> Instruction | None:
+    """What a transpose of a transpose is, where the one undoes the other."""
+    (value,) = made.operands
+    if made.opcode != "transpose" or value.opcode != "transpose":
+        return None
+    before, order = ints(value, "dimensions"), ints(made, "dimensions")
+    is_undone = [before[d] for d in order] == sorted(before)
+    return value.operands[0] if is_undone and value.operands[0].shape == made.shape else None
 
 
 def transposed(value: Instruction, dims: Dims, known: Operands) -> Instruction:
@@ -146,11 +159,27 @@ def _moves_of(parameter: Instruction, most: int) -> list[Instruction]:
         one = user
     if one is root or root in one.users or not is_plain(parameter.shape):
         return []  # layouts of results count
+    if root is not None and _is_in_columns(one, root):
+        return []
     turns = any(c.opcode == "transpose" for c in chain)
     if turns and parameter.shape.size_bytes > most:
         return []
     regroups = [n for n in parameter.shape.dims if n != 1] != [n for n in one.shape.dims if n != 1]
     return chain if turns or regroups else []
+
+
+def _is_in_columns(value: Instruction, root: Instruction) -> bool:
+    """Whether a value is repeated along all dimensions of the result but the last, which no block
+    cuts: all blocks read all of it, however it lies.
+    """
+    result = next(root.shape.leaves())
+    last = max(result.rank - 1, 0)
+    return all(
+        user.opcode == "broadcast"
+        and user.shape.dims[: result.rank] == result.dims
+        and all(d >= last for d in ints(user, "dimensions"))
+        for user in value.users
+    )
 
 
 def _counts_of(reshape: Instruction) -> list[Instruction]:

@@ -99,6 +99,7 @@ ALLOWED = {
         backend.emitters.blocked_sums.looped.over*2
         backend.kernels.contraction.assembly._Text.nest
         backend.kernels.contraction.convolution_resum._Resum._taps*3
+        backend.kernels.contraction.direct_form.Direct.under_taps*2
         backend.kernels.contraction.gemv.Dots._over_depth*3
         backend.kernels.contraction.microkernel._in_blocks*2
         backend.kernels.contraction.microkernel._over_depth*3
@@ -133,6 +134,10 @@ ALLOWED = {
         printer.module_printer.ModulePrinter._own*3
         backend.loops_text._inner frontend.jit.jit
         analysis.legality._forwards*3
+        analysis.bands._size_compared analysis.skipped_columns._is_maximum
+    """,
+    "a call for each step from a factor back to its mask, of which there are 8 (MOST_STEPS)": """
+        passes.zero_bands.zeros_of
     """,
     "a call for each dictionary among the attributes of an FFI call, bounded by 16": """
         runtime.ffi_attributes._Reader._value*2 runtime.ffi_frames._attribute*2
@@ -149,6 +154,8 @@ ALLOWED = {
         backend.plan_rows.PlanRow.us
         indexing.affine.Atom.__init__*2 backend.lanes.nest.Nest.depth
         backend.entry.polling._Function.place
+        backend.kernels.contraction.direct_rows.DirectRows._sums.summed
+        backend.kernels.contraction.direct_taps.DirectTaps._unit.summed
         backend.kernels.contraction.microkernel.Factor.vector
         backend.kernels.contraction.microkernel.Microkernel.ring
         backend.kernels.contraction.ring.Ring.zero backend.kernels.sorting.row.Row.address

@@ -41,11 +41,11 @@ def row_loop_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     outputs = outputs_of(elemental.expression, instruction, count)
     elemental.enter_leaves()
     enter_outputs(elemental, outputs)
-    record = elemental.nest.begin_record() if target.schedules is not None else None
     _lower(elemental, schedule, outputs)
     function = function_of(w)
     if target.schedules is not None:
-        target.schedules.enter(function.text, schedule.loops(outputs), record)
+        # Trips are the program's own while, which opens no loop of the nest.
+        target.schedules.enter(function.text, schedule.loops(outputs))
     shapes = [*leaves_of(instruction.shape)]
     shapes += [leaf for o in instruction.operands for leaf in leaves_of(o.shape)]
     return Kernel(

@@ -47,6 +47,10 @@ class Calls:
         self.target.shown(kernel, schedule)
         self.calls.append(KernelCall(kernel, buffers, is_early=is_early))
 
+    def only_if(self, told: int, first: int) -> None:
+        """Calls from number `first` on run only where the byte at a place says so."""
+        self.calls[first:] = [replace(call, when=told) for call in self.calls[first:]]
+
     def told(
         self,
         c: Contraction,

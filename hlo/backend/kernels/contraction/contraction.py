@@ -174,9 +174,8 @@ def _fused_kernels(
     buffers = fusion_buffers(fusion, contraction)
     (callee,) = fusion.called_computations()
     known = known.without(buffers.moved)  # other parts of them in each iteration
-    if callee.root is contraction:
-        return contraction_kernels(contraction, target, None, buffers, known)
-    epilogue = fused.Fused(fusion, contraction, target).epilogue()
+    is_alone = callee.root is contraction
+    epilogue = None if is_alone else fused.Fused(fusion, contraction, target).epilogue()
     return contraction_kernels(contraction, target, epilogue, buffers, known)
 
 
@@ -289,8 +288,7 @@ class _Sequence(Calls):
     def _is_converted_once(self, c: Contraction, ring: Ring) -> bool:
         """Whether few rows meet columns of another type that a loop keeps: panels of them in the
         ring's numbers are made before the loop."""
-        is_kept = c.rhs.prologue is None and c.rhs.buffer in self.early
-        return is_kept and is_converted_alone(c, ring)
+        return c.rhs.buffer in self.early and is_converted_alone(c, ring)
 
     def _made(self) -> KernelSequence:
         pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
@@ -303,9 +301,7 @@ class _Sequence(Calls):
         )
 
     def _turned(self, c: Contraction, ring: Ring) -> Contraction:
-        """Few columns as the rows of the exchanged product: copied along depth where they do not
-        lie so.
-        """
+        """Few columns as rows of the exchanged product, copied where they do not lie along depth."""
         if c.depth[-1].rhs == 1:
             return c.swapped
         packing = columns_along_depth(c, ring)
@@ -387,8 +383,7 @@ class _Sequence(Calls):
         add()
         fast, sums = len(self.calls), self.sums
         self._product(planned_small(c, ring), self.epilogue, *others)
-        again = (replace(call, when=told) for call in self.calls[fast:])
-        self.calls[fast:] = again
+        self.only_if(told, fast)
         self.sums, self.stores_once = sums, False
 
     def repaired(self, c: Contraction, form: Form, met: tuple[int, ...]) -> KernelSequence:
@@ -461,7 +456,7 @@ class _Sequence(Calls):
         self._product(self._with_prepared(fewer), self.epilogue, *others)
         first = len(self.calls)
         self._product(plan, self.epilogue, *others)
-        self.calls[first:] = [replace(call, when=told) for call in self.calls[first:]]
+        self.only_if(told, first)
         self.stores_once = False
 
     def _add_parts(
@@ -484,9 +479,9 @@ class _Sequence(Calls):
 
     def _packed(self, plan: ProductPlan, side: str) -> int:
         """Where the product finds a factor: as it is, or packed by a kernel of its own."""
-        operand = getattr(plan.contraction, side)
+        operand: Operand = getattr(plan.contraction, side)
         if getattr(plan, side) is not Reading.PACKED:
-            return operand.buffer  # type: ignore[no-any-return]  # an int
+            return operand.buffer
         packing = plan.lhs_packing if side == "lhs" else plan.rhs_packing
         return self._apart(packing, plan.contraction, side)
 

@@ -65,7 +65,7 @@ def is_converted_alone(c: Contraction, ring: Ring) -> bool:
     better, as every group of rows converts what it meets again. One row reads less so.
     """
     is_near = _elements(c) * ring.scalar_bytes < STREAMED_BYTES
-    is_many = c.m >= TILED_ROWS
+    is_many = c.m >= TILED_ROWS and c.rhs.prologue is None
     return is_near and is_many and _is_converted(c, ring) and streams_columns(c, ring)
 
 
