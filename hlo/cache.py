@@ -26,7 +26,7 @@ from hlo.source import shown
 log = logging.getLogger(__name__)
 
 LIMIT_BYTES = 512 * 1024 * 1024
-SWEEP_EVERY = 64  # writes between two looks at the folder's size
+SWEEP_EVERY = 64  # one of so many files that are written has the folder's size looked at
 DIGEST_BYTES = 32
 MAGIC = b"hlo-object-2\n"
 HEAD_BYTES = len(MAGIC) + DIGEST_BYTES
@@ -35,7 +35,6 @@ TEMPORARY = ".new-"
 OWN_NAME = re.compile(rf"p?[0-9a-f]{{64}}|{re.escape(TEMPORARY)}[0-9a-f]{{16}}")
 FILE_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO shall not keep us waiting
 
-_writes = 0
 _refused: set[str] = set()  # folders that were named in a warning
 
 
@@ -163,8 +162,13 @@ def _head(name: str, body: bytes) -> bytes:
 
 
 def store(name: str, body: bytes) -> None:
-    """Keep an object; quietly nothing where the disk does not allow it."""
-    global _writes  # a counter of this process
+    """Keep an object; quietly nothing where the disk does not allow it.
+
+    The digest says whether the folder is swept, so that all processes together sweep once in
+    SWEEP_EVERY files. A process that counted its own writes would sweep at its first one, or never
+    if it writes few: to look at the files of a full cache takes longer than most compilations.
+    """
+    head = _head(name, body)
     with folder() as place:
         if place is None:
             return
@@ -172,15 +176,14 @@ def store(name: str, body: bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE_FLAGS
         try:
             with open(os.open(temporary, flags, 0o600, dir_fd=place), "wb") as file:
-                file.write(_head(name, body) + body)
+                file.write(head + body)
             os.replace(temporary, name, src_dir_fd=place, dst_dir_fd=place)
         except OSError as error:
             log.debug("cache: %s", error)
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=place)
             return
-        _writes += 1
-        if _writes % SWEEP_EVERY == 1:
+        if head[-1] % SWEEP_EVERY == 0:
             sweep(place)
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hlo.ir.computation import Computation
-from hlo.ir.instruction import Attributes, Instruction, calling_keys, may_call
+from hlo.ir.instruction import CALLING_ATTRIBUTES, Attributes, Instruction, calling_keys
 from hlo.ir.module import Module
+
+_KEYS = frozenset(CALLING_ATTRIBUTES)
 
 
 def control_predecessors(instruction: Instruction) -> tuple[Instruction, ...]:
@@ -30,15 +32,18 @@ def _post_order(computation: Computation) -> tuple[Instruction, ...]:
         stack = [start]
         while stack:
             top = stack[-1]
-            if top in visiting:
-                stack.pop()
-                done[top] = None  # where it stands, if it is there
-                continue
-            visiting.add(top)
-            if top.operands:
-                stack += [o for o in reversed(top.operands) if o not in done]
-            if "control-predecessors" in top.attributes:
-                stack += [c for c in control_predecessors(top) if c not in done]
+            if top not in visiting:
+                visiting.add(top)
+                depth = len(stack)
+                for operand in reversed(top.operands):
+                    if operand not in done:
+                        stack.append(operand)
+                if "control-predecessors" in top.attributes:
+                    stack += [c for c in control_predecessors(top) if c not in done]
+                if len(stack) > depth:
+                    continue
+            stack.pop()
+            done[top] = None  # where it stands, if it is there
     return tuple(done)
 
 
@@ -83,7 +88,7 @@ def calls(computation: Computation) -> tuple[Instruction, ...]:
 
 
 def _calls(computation: Computation) -> tuple[Instruction, ...]:
-    return tuple([i for i in computation.instructions if may_call(i)])
+    return tuple([i for i in computation.instructions if not _KEYS.isdisjoint(i.attributes)])
 
 
 def callees(computation: Computation) -> tuple[Computation, ...]:

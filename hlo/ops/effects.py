@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees
 from hlo.ir.instruction import Instruction, may_call
-from hlo.ops.table import Trait, has_trait
+from hlo.ops.table import Trait, opcodes
+
+_ACTING = opcodes(Trait.SIDE_EFFECT).holds
 
 
 def acts(instruction: Instruction) -> bool:
     """Whether the instruction itself, its callees aside, has a side effect."""
     if instruction.opcode == "custom-call" and instruction.get("custom_call_has_side_effect"):
         return True
-    return has_trait(instruction, Trait.SIDE_EFFECT)
+    return _ACTING[instruction.opcode]
 
 
 def has_effect(instruction: Instruction) -> bool:

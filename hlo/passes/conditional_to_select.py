@@ -57,7 +57,7 @@ def conditional_to_select(module: Module) -> bool:
 
 def _applied(module: Module) -> Iterator[Computation]:
     for computation in tuple(module.computations):
-        for instruction in computation.instructions:
+        for instruction in calls(computation):
             if has_trait(instruction, Trait.APPLIES):
                 yield from instruction.called_computations()
 

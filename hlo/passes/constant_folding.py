@@ -46,9 +46,10 @@ def _folded(computation: Computation, max_elements: int) -> bool:
 
 
 def _may_fold(instruction: Instruction, max_elements: int) -> bool:
-    if has_trait(instruction, _EXPANDING) or not instruction.operands:
+    operands = instruction.operands
+    if not operands or operands[0].opcode != "constant" or has_trait(instruction, _EXPANDING):
         return False
-    if not all(_is_value(o) for o in instruction.operands):
+    if not all(map(_is_value, operands)):
         return False
     if not instruction.shape.is_array or instruction.shape.size > max_elements:
         return False
@@ -59,7 +60,7 @@ def _may_fold(instruction: Instruction, max_elements: int) -> bool:
         return False
     if instruction.called_computations():
         return False
-    return sum(o.shape.size for o in instruction.operands) <= 4 * max_elements
+    return sum(o.shape.size for o in operands) <= 4 * max_elements
 
 
 def _is_value(operand: Instruction) -> bool:

@@ -9,11 +9,12 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ops.effects import has_effect
-from hlo.ops.table import OPS, Trait, has_trait
+from hlo.ops.table import OPS, Trait, opcodes
 from hlo.passes.liveness import awaited
 from hlo.passes.settling import is_settled, reach_states, settle
 
 Key = tuple[object, ...]
+_RANDOM = opcodes(Trait.RANDOM).holds
 
 
 class Numbers:
@@ -61,7 +62,7 @@ def cse(module: Module) -> bool:
 
 def _merge(computation: Computation, numbers: Numbers) -> bool:
     seen: dict[Key, Instruction] = {}
-    known: dict[Key, Instruction] = {}
+    known: dict[Key, dict[Key, Instruction]] = {}
     kept = awaited(computation)
     changed = False
     for instruction in post_order(computation):
@@ -71,8 +72,10 @@ def _merge(computation: Computation, numbers: Numbers) -> bool:
         alike = seen.setdefault(short, instruction)
         if alike is instruction:
             continue  # nothing before has these operands
-        known.setdefault((short, value_key(alike, numbers)), alike)
-        first = known.setdefault((short, value_key(instruction, numbers)), instruction)
+        group = known.get(short)
+        if group is None:
+            group = known[short] = {value_key(alike, numbers): alike}
+        first = group.setdefault(value_key(instruction, numbers), instruction)
         if first is not instruction and instruction not in kept:
             computation.replace_uses(instruction, first)
             computation.remove(instruction)
@@ -81,13 +84,14 @@ def _merge(computation: Computation, numbers: Numbers) -> bool:
 
 
 def _may_merge(instruction: Instruction) -> bool:
-    if instruction.opcode == "parameter" or "control-predecessors" in instruction.attributes:
+    opcode = instruction.opcode
+    if opcode in ("parameter", "opt-barrier") or "control-predecessors" in instruction.attributes:
         return False
-    if has_trait(instruction, Trait.RANDOM) and instruction.opcode != "rng-bit-generator":
+    if _RANDOM[opcode] and opcode != "rng-bit-generator":
         return False
-    if instruction.opcode == "custom-call" and decisions_of(instruction).is_overwritten:
+    if opcode == "custom-call" and decisions_of(instruction).is_overwritten:
         return False  # each loop that fills such memory needs some of its own
-    return instruction.opcode != "opt-barrier" and not has_effect(instruction)
+    return not has_effect(instruction)
 
 
 def value_key(instruction: Instruction, numbers: Numbers) -> Key:

@@ -16,14 +16,15 @@ def dce(module: Module) -> bool:
     """
     changed = False
     for computation in module.computations:
-        changed |= _drop_dead_instructions(computation)
+        changed |= drop_dead_instructions(computation)
     reachable = reachable_computations(module)
     unreached = [c for c in module.computations if c not in reachable]
     module.remove_all(unreached)
     return changed or bool(unreached)
 
 
-def _drop_dead_instructions(computation: Computation) -> bool:
+def drop_dead_instructions(computation: Computation) -> bool:
+    """Remove what nothing uses, and what only that used; whether there was any."""
     kept = awaited(computation)
     stack = list(computation.fact(_unused))
     changed = False

@@ -16,15 +16,16 @@ from hlo.analysis.fusibility import (
 )
 from hlo.analysis.legality import CONTROL
 from hlo.ir.computation import Computation
-from hlo.ir.graph import callees, calls, clone_instruction, control_predecessors, post_order
+from hlo.ir.graph import callees, calls, clone_instruction, control_predecessors
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.passes.call_inliner import inline_call, inline_from_callers
+from hlo.passes.dce import drop_dead_instructions
 from hlo.passes.fusion_axes import Group
 from hlo.passes.fusion_groups import is_worth_a_call, members_in_order, plan
 from hlo.passes.fusion_siblings import joined
-from hlo.passes.liveness import awaited, is_removable, wrapped_operations
+from hlo.passes.liveness import awaited, wrapped_operations
 from hlo.passes.reduction_results import finish_reductions
 from hlo.passes.reduction_splitting import split_reductions
 from hlo.passes.remarks import FUSED, remark
@@ -63,7 +64,7 @@ def _fuse_all(module: Module, computation: Computation, max_size: int) -> bool:
         computation.replace_all_uses(calls_for)
         changed = True
     changed |= finish_reductions(computation)
-    return _sweep(computation) or changed
+    return drop_dead_instructions(computation) or changed  # what only fused copies used
 
 
 def called_by_ops(module: Module) -> set[Computation]:
@@ -203,14 +204,3 @@ def _body_root(body: Computation, roots: list[Instruction]) -> Instruction:
     if len(roots) == 1:
         return roots[0]
     return body.new("tuple", Shape.tuple(r.shape for r in roots), roots)
-
-
-def _sweep(computation: Computation) -> bool:
-    """Remove what only fused copies used, and what nothing used before; whether there was any."""
-    changed = False
-    kept = awaited(computation)
-    for instruction in reversed(post_order(computation)):
-        if instruction not in kept and is_removable(instruction):
-            computation.remove(instruction)
-            changed = True
-    return changed

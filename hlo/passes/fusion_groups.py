@@ -301,10 +301,11 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
 def _hindrance(group: Group, producer: Instruction, max_size: int) -> str:
     """What keeps the group from holding a producer, whatever its elements cost; "" for nothing."""
     root = group.root
-    is_free = views_memory(producer) or _is_spread(producer)
-    if not is_free and _is_full(group, max_size):
+    is_full = _is_full(group, max_size)
+    if is_full and not (views_memory(producer) or _is_spread(producer)):
         return f"the kernel of %{root.name} has {len(group.members)} instructions already"
-    if _operand_count(group, producer) > _MOST_OPERANDS:
+    is_bounded = len(group.outside) + len(producer.operands) <= _MOST_OPERANDS  # some count twice
+    if not is_bounded and _operand_count(group, producer) > _MOST_OPERANDS:
         return f"the kernel of %{root.name} would have more than {_MOST_OPERANDS} operands"
     if producer.opcode == "concatenate" and len(producer.operands) > _MOST_CONCATENATED:
         return f"it joins more than {_MOST_CONCATENATED} arrays"

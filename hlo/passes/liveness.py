@@ -50,12 +50,8 @@ def awaited(computation: Computation) -> frozenset[Instruction]:
 
 
 def _awaited(computation: Computation) -> frozenset[Instruction]:
-    return frozenset(
-        before
-        for instruction in computation.instructions
-        if "control-predecessors" in instruction.attributes
-        for before in control_predecessors(instruction)
-    )
+    waiting = [i for i in computation.instructions if "control-predecessors" in i.attributes]
+    return frozenset([before for i in waiting for before in control_predecessors(i)])
 
 
 def replaceable(module: Module, opcode: str) -> list[Instruction]:

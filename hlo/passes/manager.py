@@ -86,8 +86,7 @@ class Manager(Struct):
 
     def _opcodes(self, module: Module) -> frozenset[str]:
         if self.present is None:
-            instructions = (i for c in module.computations for i in c.instructions)
-            self.present = frozenset(i.opcode for i in instructions)
+            self.present = frozenset().union(*[c.fact(_opcodes) for c in module.computations])
         return self.present
 
     def _check(self, module: Module, step: Step) -> None:
@@ -103,6 +102,10 @@ def _drop_schedule(module: Module) -> None:
     """An edited module has no schedule any more: the backend makes its own."""
     if module.is_scheduled:
         module.attributes = {k: v for k, v in module.attributes.items() if k != "is_scheduled"}
+
+
+def _opcodes(computation: Computation) -> frozenset[str]:
+    return frozenset([i.opcode for i in computation.instructions])
 
 
 def _count(computations: Iterable[Computation]) -> int:

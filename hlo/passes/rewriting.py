@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -24,12 +25,14 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.rewiring import is_wide
 from hlo.ir.shape import compatible
-from hlo.ops.table import Trait, has_trait
+from hlo.ops.table import Trait, opcodes
 from hlo.passes.liveness import awaited, fused_computations, is_removable
 from hlo.passes.settling import is_settled, reach_states, settle
 
 log = logging.getLogger(__name__)
 
+_OPCODE = attrgetter("opcode")
+_ACTING = opcodes(Trait.SIDE_EFFECT).holds
 Rewrite = Callable[[Instruction], Instruction | None]
 
 
@@ -59,10 +62,30 @@ class RulesOf(dict[str, list[Rule]]):
     def __init__(self, allows: Callable[[Rule], bool]) -> None:
         super().__init__()
         self._allows = allows
+        self._asked: dict[str, frozenset[str]] = {}  # of the operands, by the root's opcode
+        self._among: dict[tuple[str, frozenset[str]], list[Rule]] = {}
 
     def __missing__(self, opcode: str) -> list[Rule]:
         found = [r for r in RULES.values() if opcode in r.opcodes and self._allows(r)]
+        self._asked[opcode] = frozenset(r.operand for r in found if r.operand is not None)
         self[opcode] = found
+        return found
+
+    def among(self, instruction: Instruction) -> list[Rule]:
+        """Those of an instruction's opcode that its operands have the opcodes for, in order.
+
+        Found once for each set of operands' opcodes that a rule asks for: these are few.
+        """
+        opcode = instruction.opcode
+        rules = self[opcode]
+        asked = self._asked[opcode]
+        if not asked:
+            return rules
+        key = (opcode, asked.intersection(map(_OPCODE, instruction.operands)))
+        found = self._among.get(key)
+        if found is None:
+            found = [r for r in rules if r.operand is None or r.operand in key[1]]
+            self._among[key] = found
         return found
 
 
@@ -176,7 +199,7 @@ def _round(
 ) -> int:
     """Try each instruction, and what is near a rewrite again; how many rewrites, at most budget."""
     kept = awaited(computation)
-    is_sized = any(i.shape.is_dynamic for i in computation.instructions)
+    is_sized = computation.fact(_is_sized)
     work = dict.fromkeys(reversed(post_order(computation)))  # popped from the end: operands first
     spent = 0
     while work and spent < budget:
@@ -204,18 +227,17 @@ def _round(
     return spent
 
 
+def _is_sized(computation: Computation) -> bool:
+    return any(i.shape.is_dynamic for i in computation.instructions)
+
+
 def is_pinned(instruction: Instruction) -> bool:
     """Whether others depend on its very execution."""
-    return "control-predecessors" in instruction.attributes or has_trait(
-        instruction, Trait.SIDE_EFFECT
-    )
+    return "control-predecessors" in instruction.attributes or _ACTING[instruction.opcode]
 
 
 def _first_match(instruction: Instruction, rules: RulesOf) -> tuple[Rule, Instruction] | None:
-    inner = {None, *[o.opcode for o in instruction.operands]}
-    for rule in rules[instruction.opcode]:
-        if rule.operand not in inner:
-            continue
+    for rule in rules.among(instruction):
         new = rule.function(instruction)
         if new is not None and new is not instruction:
             assert compatible(new.shape, instruction.shape), (

@@ -9,6 +9,8 @@ from hlo.ir.module import Module
 from hlo.passes.liveness import awaited, fused_computations
 from hlo.passes.settling import is_settled, settle
 
+_TUPLES = frozenset({"tuple", "get-tuple-element"})
+
 
 def tuple_simplifier(module: Module) -> bool:
     """get-tuple-element(tuple(..)) and tuple(get-tuple-element(..)) pairs.
@@ -27,8 +29,11 @@ def tuple_simplifier(module: Module) -> bool:
 def _simplified(computation: Computation) -> bool:
     changed = False
     kept = awaited(computation)
+    if not any(_simpler(i) for i in computation.instructions if i.opcode in _TUPLES):
+        settle(computation, tuple_simplifier)
+        return False  # an order of all instructions would be made for nothing
     for instruction in post_order(computation):
-        if instruction.opcode not in ("tuple", "get-tuple-element"):
+        if instruction.opcode not in _TUPLES:
             continue
         if "control-predecessors" in instruction.attributes or instruction in kept:
             continue

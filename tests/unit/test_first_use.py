@@ -24,7 +24,6 @@ CHANGES = {
 CHANGED = {
     "frontend/ownership.py _returned": "each entry by the array that it is for, which it ends with",
     "cache.py _refused": "folders that a warning named; at worst twice",
-    "cache.py _writes": "a count that says when to look at the folder",
     "backend/linking/compile.py _memory": "under a lock",
     "backend/linking/jit.py _defined": "one entry at a time, always the same for a name",
     "backend/linking/toolchain.py _machines": "under a lock",

@@ -24,7 +24,7 @@ def splat_literal(instruction: Instruction) -> np.generic | None:
     """The one value of a scalar constant, of a broadcast of one, or of a constant of equal bits."""
     while instruction.opcode in ("broadcast", "reshape") and instruction.operands:
         (instruction,) = instruction.operands
-    literal = literal_of(instruction)
+    literal = literal_of(instruction) if instruction.opcode == "constant" else None
     if literal is None or literal.array.size == 0:
         return None
     flat = literal.array.reshape(-1)

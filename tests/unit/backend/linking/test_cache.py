@@ -112,6 +112,24 @@ def test_sweep_drops_the_files_used_longest_ago(folder: Path) -> None:
     assert sorted(f.name for f in folder.iterdir()) == sorted([*names[5:], *others])
 
 
+def test_the_digest_says_when_the_folder_is_swept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """About one of SWEEP_EVERY files, whichever process writes it; so no process does at first."""
+    swept: list[int] = []
+    monkeypatch.setattr(cache, "sweep", swept.append)
+    sweeps = []
+    for n in range(4 * cache.SWEEP_EVERY):
+        cache.store(cache.key(str(n)), b"body")
+        sweeps.append(len(swept))
+    assert sweeps[0] == 0
+    assert 1 <= sweeps[-1] <= 16
+    first = next(n for n, count in enumerate(sweeps) if count)
+    cache.store(cache.key(str(first)), b"body")
+    assert len(swept) == sweeps[-1] + 1  # the same file again: the same answer
+    assert len(list(folder.iterdir())) == 4 * cache.SWEEP_EVERY
+
+
 def test_store_and_load(folder: Path) -> None:
     assert cache.load("name") is None
     cache.store("name", b"body")
