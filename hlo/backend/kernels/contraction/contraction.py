@@ -301,7 +301,7 @@ class _Sequence(Calls):
         )
 
     def _turned(self, c: Contraction, ring: Ring) -> Contraction:
-        """Few columns as rows of the exchanged product, copied where they do not lie along depth."""
+        """Few columns as rows of the exchanged product, copied if they do not lie along depth."""
         if c.depth[-1].rhs == 1:
             return c.swapped
         packing = columns_along_depth(c, ring)
