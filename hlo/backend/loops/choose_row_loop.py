@@ -59,7 +59,7 @@ class RowLoopSchedule(Struct, frozen=True):
     @property
     def flops(self) -> int:
         """Operations of all trips."""
-        members = elementwise_members(self.loop)
+        members = [m for m in elementwise_members(self.loop) if m.shape.dims]
         ops = sum(min(OPS[m.opcode].cost.operations, _MOST_OPS) for m in members)
         return self.trips * ops * self.across.extent
 
