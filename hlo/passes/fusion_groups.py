@@ -13,7 +13,6 @@ Costs: bytes moved and ops per element (fusibility.op_cost). O(edges * members' 
 
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
 from math import prod
 from typing import Literal
@@ -42,6 +41,7 @@ from hlo.passes.fusion_repeats import (
     MOST_REPEATED,
     PLACED,
     evaluations,
+    is_made_by_much,
     is_made_of_little,
     is_turned_back,
     is_worth_repeating,
@@ -56,7 +56,6 @@ from hlo.passes.remarks import NOT_FUSED, Message, remark
 _SMALL = 16 * 1024
 _MOST_SEARCHED = 64  # Instructions behind a producer that are looked at.
 _MOST_OPERANDS = 60
-_MANY_BEHIND_BITS = 48  # Instructions that make bits: random ones take more than a hundred.
 _MOST_CONCATENATED = 8
 _LEAST_LANES = 16  # The least last dimension that lanes run over where reductions keep it.
 # The longest columns of a strip: its stages share what the cache holds.
@@ -151,26 +150,9 @@ def _may_join(producer: Instruction) -> bool:
         return _stays(producer, "it is turned once, for its elements are read often")
     if has_trait(producer, Trait.UPDATES) or producer.opcode in ("reduce-window", "map"):
         return _stays(producer, f"{producer.opcode} ends the kernel that it is in")
-    if producer.opcode == "bitcast-convert" and _is_made_by_much(producer):
+    if producer.opcode == "bitcast-convert" and is_made_by_much(producer):
         return _stays(producer, "its bits are made by much, or of wider numbers")
     return True
-
-
-def _is_made_by_much(value: Instruction) -> bool:
-    """Whether a kernel would compute a value by much, or from wider numbers than it is, as random
-    bits are: what is computed from them would have fewer lanes, and share the registers. Their way
-    through memory is short beside that.
-    """
-    bits, found = value.shape.dtype.bits, {value: None}
-    waiting = deque(found)
-    while waiting and len(found) < _MANY_BEHIND_BITS:
-        top = waiting.popleft()
-        if top.shape.dims and top.shape.dtype.bits > bits:
-            return True
-        new = [o for o in top.operands if o not in found and o.shape.is_array and is_fusible(o)]
-        found |= dict.fromkeys(new)
-        waiting += new
-    return bool(waiting)
 
 
 def _stays(producer: Instruction, why: Message) -> Literal[False]:

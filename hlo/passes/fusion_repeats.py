@@ -5,6 +5,7 @@ In several kernels; or in one that reads it at several indices, as stencils and 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
 from hlo.analysis.fusibility import is_elementwise, is_fusible, op_cost
@@ -20,6 +21,7 @@ MOST_REPEATED = 6  # Ops of an element that take about as long as a write and a 
 _MOST_SEARCHED = 16
 # Reading so many bytes per byte made is as good as reading one: what broadcasts repeat.
 _SPREAD = 1.125
+_MANY_BEHIND_BITS = 48  # Instructions that make bits: random ones take more than a hundred.
 _LITTLE = 8  # What is read is little beside so many times as much that is made of it.
 # Each element of these reads one of the operand's at another index.
 _MOVES = opcodes(Trait.CUTS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS | Trait.PERMUTES)
@@ -73,6 +75,23 @@ def may_repeat(producer: Instruction, count: int) -> bool:
     if has_trait(producer, _SPREADS):
         return read <= size
     return op_cost(producer) <= CHEAP and read <= size * _SPREAD and count <= 3
+
+
+def is_made_by_much(value: Instruction) -> bool:
+    """Whether a kernel would compute a value by much, or from wider numbers than it is, as random
+    bits are: what is computed from them would have fewer lanes, and share the registers. Their way
+    through memory is short beside that.
+    """
+    bits, found = value.shape.dtype.bits, {value: None}
+    waiting = deque(found)
+    while waiting and len(found) < _MANY_BEHIND_BITS:
+        top = waiting.popleft()
+        if top.shape.dims and top.shape.dtype.bits > bits:
+            return True
+        new = [o for o in top.operands if o not in found and o.shape.is_array and is_fusible(o)]
+        found |= dict.fromkeys(new)
+        waiting += new
+    return bool(waiting)
 
 
 def is_made_of_little(producer: Instruction) -> bool:

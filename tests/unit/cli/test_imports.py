@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -97,12 +98,14 @@ OTHERS = {
     "hlo.backend.emitters.random", "hlo.backend.kernels.lower_squares",
     "hlo.backend.kernels.lower_streams", "hlo.backend.loops.choose_kept_strips",
 }  # fmt: skip
-MOST_MODULES = 355  # of this package: what it takes to start is about so many times 0.2 ms
+# Of this package, where no object is kept yet: to start takes about so many times 0.2 ms.
+MOST_MODULES = 361
 
 
-def test_a_first_compilation_imports_what_the_program_needs(file: str) -> None:
+def test_a_first_compilation_imports_what_the_program_needs(file: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", FIRST, file]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    empty = {**os.environ, "HLO_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=empty)
     found = set(done.stdout.split())
     assert not found & OTHERS
     assert sum(name.startswith("hlo.") for name in found) <= MOST_MODULES
