@@ -41,11 +41,11 @@ def row_loop_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     outputs = outputs_of(elemental.expression, instruction, count)
     elemental.enter_leaves()
     enter_outputs(elemental, outputs)
+    record = elemental.nest.begin_record() if target.schedules is not None else None
     _lower(elemental, schedule, outputs)
     function = function_of(w)
     if target.schedules is not None:
-        # Trips are the program's own while, which opens no loop of the nest.
-        target.schedules.enter(function.text, schedule.loops(outputs))
+        target.schedules.enter(function.text, schedule.loops(outputs), record)
     shapes = [*leaves_of(instruction.shape)]
     shapes += [leaf for o in instruction.operands for leaf in leaves_of(o.shape)]
     return Kernel(
@@ -68,6 +68,7 @@ def _lower(elemental: Elemental, schedule: RowLoopSchedule, outputs: list[Output
         across = schedule.across
         indices = [schedule.index(e) for e in _lanes(nest, across, position)]
         states = run_rows(elemental, schedule.loop, schedule.found, indices, rows)
+        nest.tell_loop(schedule.trips, (memory.leaf for memory in rows.values()))
         for output in ends:
             for index, state in zip(indices, states, strict=True):
                 value = elemental.splat(state[output.path[0]], across.lanes)

@@ -8,7 +8,7 @@ level and forgotten with it. Does not know HLO.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct, field
@@ -92,6 +92,11 @@ class Nest:
         opened = self.path[-1].opened
         if opened is not None and leaf >= 0:
             opened.append(Stored(leaf))
+
+    def tell_loop(self, rounds: int, leaves: Iterable[int]) -> None:
+        """A loop of so many rounds, none of the nest's, stored to entries of the table."""
+        if (here := self.path[-1].opened) is not None:
+            here.append(opened(0, rounds, 1, [Stored(leaf) for leaf in leaves]))
 
     @contextmanager
     def making(self, reduction: Callable[[], Reduction]) -> Iterator[None]:
