@@ -12,6 +12,7 @@ from hlo.backend.ir.kernel import KernelCall, KernelSequence, Sums
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.buffer_numbers import BufferNumbers
 from hlo.backend.kernels.contraction.direct_columns import DirectColumns
+from hlo.backend.kernels.contraction.direct_form import Given
 from hlo.backend.kernels.contraction.direct_rows import DirectRows
 from hlo.backend.kernels.contraction.direct_sums import DirectSums
 from hlo.backend.kernels.contraction.direct_taps import DirectTaps
@@ -31,19 +32,19 @@ def direct_kernels(
     if (form := direct_form(convolution)) is None:
         return None
     ring = ring_of(convolution.shape.dtype, target)
-    dtypes = [*(o.shape.dtype for o in convolution.operands), convolution.shape.dtype]
+    base, kernel = (o.shape.dtype for o in convolution.operands)
+    dtypes = (base, kernel, convolution.shape.dtype)
+    given = Given(form, ring, dtypes, buffers, epilogue)
     factors = (buffers.lhs.buffer, buffers.rhs.buffer)
     further = len(epilogue.further) if epilogue else 0
     results = range(buffers.result, buffers.result + 1 + further)
     others = (*results, *(epilogue.others if epilogue else ()))
     if form.is_long and form.lanes is LanesAlong.FEATURES:
-        return DirectTaps.sequence(form, ring, dtypes, buffers, epilogue, (factors, others))
-    made: DirectRows | DirectColumns | DirectSums = _KINDS[form.lanes](
-        form, ring, dtypes, buffers, epilogue
-    )
-    kernel = target.shown(made.kernel_of(), partial(Plan, made.lines))
+        return DirectTaps.sequence(given, (factors, others))
+    made: DirectRows | DirectColumns | DirectSums = _KINDS[form.lanes](given)
+    code = target.shown(made.kernel_of(), partial(Plan, made.lines))
     pairs = epilogue.in_place if epilogue and made.stores_once else frozenset()
-    calls = (KernelCall(kernel, (*factors, *others)),)
+    calls = (KernelCall(code, (*factors, *others)),)
     return KernelSequence(calls, (), pairs, sums=Sums("direct", made.chain))
 
 

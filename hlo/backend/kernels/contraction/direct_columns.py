@@ -23,19 +23,16 @@ from math import prod
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.analysis.direct_convolution import DirectForm
 from hlo.backend.ir.arithmetic import add, shared, split_index, times
 from hlo.backend.ir.control import ranged, when
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel, Work
 from hlo.backend.ir.writer import Value
-from hlo.backend.kernels.contraction.buffer_numbers import BufferNumbers
-from hlo.backend.kernels.contraction.direct_form import Direct, Pair, met_of
-from hlo.backend.kernels.contraction.result import Epilogue, Result
-from hlo.backend.kernels.contraction.ring import Ring, loaded
+from hlo.backend.kernels.contraction.direct_form import Direct, Given, Pair, met_of
+from hlo.backend.kernels.contraction.result import Result
+from hlo.backend.kernels.contraction.ring import loaded
 from hlo.backend.lanes.masked import constant_mask
 from hlo.ir import dtype as dt
-from hlo.ir.dtype import DType
 
 FREE = 6  # Registers that hold no sums.
 MOST_WRITTEN = 160  # Products of a block, which are written out.
@@ -57,29 +54,22 @@ class Reach(Struct, frozen=True):
 class DirectColumns(Direct):
     """The kernel with lanes along a row. buffers: base, kernel, result, what the epilogue reads."""
 
-    def __init__(
-        self,
-        form: DirectForm,
-        ring: Ring,
-        dtypes: Sequence[DType],
-        buffers: BufferNumbers,
-        epilogue: Epilogue | None,
-    ) -> None:
-        super().__init__(form, ring, dtypes, buffers)
+    def __init__(self, given: Given) -> None:
+        super().__init__(given)
+        form, ring = given.form, given.ring
         self.phases = form.row.window.base_dilation
         self.positions = -(-form.row.outputs // self.phases)
         self.lanes = min(ring.lanes, 1 << (self.positions - 1).bit_length())
         self.vectors = -(-self.positions // self.lanes)
-        self.result = Result(self.w, ring, dtypes[2], 2, epilogue)
-        self.outer, self.blocked = form.rows[:-1], form.rows[-1] if form.rows else None
+        self.result = Result(self.w, ring, given.dtypes[2], 2, given.epilogue)
         self.inside = self._inside()
         self.block, self.blocks = self._blocked()
         self.ends = (self.blocked.outputs if self.blocked else 1) - self.block * self.blocks
         kept = form.outputs * form.inputs * prod(a.window.size for a in form.along[-2:])
         sums = self.block * form.outputs * self.phases
-        is_plain = dtypes[1] in (dt.F32, dt.F64)
+        is_plain = given.dtypes[1] in (dt.F32, dt.F64)
         self.keeps = not is_plain or kept <= ring.registers - sums - FREE
-        if epilogue is not None:
+        if given.epilogue is not None:
             self.stage = self.w.alloca(f"[{sums} x {self.type}]", 64)
         items = self.blocks + self.ends if self.blocked else self.vectors // STRETCH
         units = form.images.size * form.groups.size * prod(a.outputs for a in self.outer)

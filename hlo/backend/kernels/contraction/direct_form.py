@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from msgspec import Struct
+
 from hlo.analysis.direct_convolution import Along, DirectForm
 from hlo.backend.ir.arithmetic import add, advanced, divided, times
 from hlo.backend.ir.control import each, repeated
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.buffer_numbers import BufferNumbers
+from hlo.backend.kernels.contraction.result import Epilogue
 from hlo.backend.kernels.contraction.ring import Ring, loaded
 from hlo.backend.lanes.types import storage_scalar
 from hlo.ir.dtype import DType
@@ -23,14 +26,24 @@ AT_ONCE = 8  # Taps of a row whose elements of the kernel are in registers.
 Pair = tuple[int, int]  # Which accumulator, and which of the row's taps it takes.
 
 
-class Direct:
-    """The kernel being written. dtypes: of base, kernel and result."""
+class Given(Struct, frozen=True):
+    """What a kernel is made for. dtypes: of base, kernel and result."""
 
-    def __init__(
-        self, form: DirectForm, ring: Ring, dtypes: Sequence[DType], buffers: BufferNumbers
-    ) -> None:
+    form: DirectForm
+    ring: Ring
+    dtypes: tuple[DType, DType, DType]
+    buffers: BufferNumbers
+    epilogue: Epilogue | None
+
+
+class Direct:
+    """The kernel being written."""
+
+    def __init__(self, given: Given) -> None:
+        form, ring, buffers = given.form, given.ring, given.buffers
         self.w = Writer()
-        self.form, self.ring, self.dtypes = form, ring, dtypes
+        self.form, self.ring, self.dtypes = form, ring, given.dtypes
+        self.outer, self.blocked = form.rows[:-1], form.rows[-1] if form.rows else None
         self.lanes = min(ring.lanes, 1 << (form.features.bit_length() - 1))
         self.vectors = -(-form.features // self.lanes)
         self.offsets = (buffers.lhs.offset, buffers.rhs.offset)

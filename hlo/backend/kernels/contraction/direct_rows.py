@@ -12,7 +12,6 @@ row, where taps miss the base, have code of their own, which leaves these out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 from math import prod
 
@@ -24,11 +23,9 @@ from hlo.backend.ir.control import each, ranged, repeated, when
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel, Work
 from hlo.backend.ir.writer import Value
-from hlo.backend.kernels.contraction.buffer_numbers import BufferNumbers
-from hlo.backend.kernels.contraction.direct_form import AT_ONCE, Direct, met_of
-from hlo.backend.kernels.contraction.result import Epilogue, Result
+from hlo.backend.kernels.contraction.direct_form import AT_ONCE, Direct, Given, met_of
+from hlo.backend.kernels.contraction.result import Result
 from hlo.backend.kernels.contraction.ring import Ring
-from hlo.ir.dtype import DType
 
 MOST_PRODUCTS = 160  # Of a tile and one outer tap: they are written out.
 LEAST_TILE = 4
@@ -76,18 +73,12 @@ def tiles_of(form: DirectForm, ring: Ring) -> Tiles:
 class DirectRows(Direct):
     """The kernel by rows of results. buffers: base, kernel, result, what the epilogue reads."""
 
-    def __init__(
-        self,
-        form: DirectForm,
-        ring: Ring,
-        dtypes: Sequence[DType],
-        buffers: BufferNumbers,
-        epilogue: Epilogue | None,
-    ) -> None:
-        super().__init__(form, ring, dtypes, buffers)
-        self.result = Result(self.w, ring, dtypes[2], 2, epilogue)
+    def __init__(self, given: Given) -> None:
+        super().__init__(given)
+        form, ring = given.form, given.ring
+        self.result = Result(self.w, ring, given.dtypes[2], 2, given.epilogue)
         self.tiles = tiles_of(form, ring)
-        if epilogue is not None:
+        if given.epilogue is not None:
             self.stage = self.w.alloca(f"[{self.tiles.size} x {self.type}]", 64)
         self.stretches = max(1, len(self.tiles.starts) * self.tiles.size // STRETCH)
 

@@ -13,22 +13,18 @@ results keep what they have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
-from hlo.analysis.direct_convolution import DirectForm
 from hlo.backend.ir.arithmetic import add, advanced, split_index, times
 from hlo.backend.ir.control import each, loop, ranged, repeated
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel, Work
 from hlo.backend.ir.writer import Value
-from hlo.backend.kernels.contraction.buffer_numbers import BufferNumbers
-from hlo.backend.kernels.contraction.direct_form import Direct
+from hlo.backend.kernels.contraction.direct_form import Direct, Given
 from hlo.backend.kernels.contraction.lane_sums import across
-from hlo.backend.kernels.contraction.result import Epilogue, Result
-from hlo.backend.kernels.contraction.ring import Ring, loaded
+from hlo.backend.kernels.contraction.result import Result
+from hlo.backend.kernels.contraction.ring import loaded
 from hlo.backend.lanes.masked import constant_mask
-from hlo.ir.dtype import DType
 
 FREE = 4  # Registers that hold no sums.
 Places = tuple[Value, Value]  # In base and kernel.
@@ -38,21 +34,14 @@ class DirectSums(Direct):
     """The kernel with lanes along a row of taps. buffers: base, kernel, result, what the epilogue
     reads."""
 
-    def __init__(
-        self,
-        form: DirectForm,
-        ring: Ring,
-        dtypes: Sequence[DType],
-        buffers: BufferNumbers,
-        epilogue: Epilogue | None,
-    ) -> None:
-        super().__init__(form, ring, dtypes, buffers)
+    def __init__(self, given: Given) -> None:
+        super().__init__(given)
+        form, ring = given.form, given.ring
         self.taps = form.row.window.size
         self.lanes = min(ring.lanes, 1 << (self.taps - 1).bit_length())
         self.vectors = -(-self.taps // self.lanes)
-        self.result = Result(self.w, ring, dtypes[2], 2, epilogue)
+        self.result = Result(self.w, ring, given.dtypes[2], 2, given.epilogue)
         self.row_results = form.row.outputs
-        self.outer, self.blocked = form.rows[:-1], form.rows[-1] if form.rows else None
         rows = self.blocked.outputs if self.blocked else 1
         most = max(1, (ring.registers - FREE) // self.row_results)
         self.blocks = -(-rows // most)

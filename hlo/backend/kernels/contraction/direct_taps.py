@@ -24,17 +24,15 @@ from math import prod
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.analysis.direct_convolution import Along, DirectForm
+from hlo.analysis.direct_convolution import Along
 from hlo.backend.ir.arithmetic import add, advanced, shared, split_index, times
 from hlo.backend.ir.control import each, loop, ranged
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence, Sums, Work
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.contraction.axes import Axis, Contraction, Operand
-from hlo.backend.kernels.contraction.buffer_numbers import BufferNumbers
-from hlo.backend.kernels.contraction.direct_form import Direct, met_of
-from hlo.backend.kernels.contraction.result import Epilogue, Result
-from hlo.backend.kernels.contraction.ring import Ring
+from hlo.backend.kernels.contraction.direct_form import Direct, Given, met_of
+from hlo.backend.kernels.contraction.result import Result
 from hlo.backend.kernels.contraction.split import (
     partial_type,
     parts_schedule,
@@ -42,7 +40,6 @@ from hlo.backend.kernels.contraction.split import (
     sum_kernel,
 )
 from hlo.backend.loops.schedule import Plan
-from hlo.ir.dtype import DType
 
 TAPS = 4  # Taps of a row in a round.
 FEWEST_UNITS = 16  # Below, what is summed goes in parts.
@@ -61,17 +58,10 @@ class Rows(Struct, frozen=True):
 class DirectTaps(Direct):
     """The kernel with loops over taps. buffers: base, kernel, result, what the epilogue reads."""
 
-    def __init__(
-        self,
-        form: DirectForm,
-        ring: Ring,
-        dtypes: Sequence[DType],
-        buffers: BufferNumbers,
-        epilogue: Epilogue | None,
-    ) -> None:
-        super().__init__(form, ring, dtypes, buffers)
+    def __init__(self, given: Given) -> None:
+        super().__init__(given)
+        form, ring, dtypes = given.form, given.ring, given.dtypes
         self.row_results = form.row.outputs
-        self.outer, self.blocked = form.rows[:-1], form.rows[-1] if form.rows else None
         most = max(1, (ring.registers - TAPS - 1) // self.row_results)
         rows = self.blocked.outputs if self.blocked else 1
         self.blocks = -(-rows // most)
@@ -80,7 +70,7 @@ class DirectTaps(Direct):
         is_parted = self.parts > 1
         held = partial_type(ring) if is_parted else dtypes[2]
         self.result = Result(self.w, replace(ring, result=held) if is_parted else ring, held, 2,
-                             None if is_parted else epilogue)  # fmt: skip
+                             None if is_parted else given.epilogue)  # fmt: skip
         self.memory_of_sums = [
             self.w.alloca(f"[{self.sums * -(-self.vectors // self.groups)} x {self.type}]", 64)
             for _ in range(2)
@@ -131,16 +121,11 @@ class DirectTaps(Direct):
 
     @classmethod
     def sequence(
-        cls,
-        form: DirectForm,
-        ring: Ring,
-        dtypes: Sequence[DType],
-        buffers: BufferNumbers,
-        epilogue: Epilogue | None,
-        places: tuple[tuple[int, ...], tuple[int, ...]],
+        cls, given: Given, places: tuple[tuple[int, ...], tuple[int, ...]]
     ) -> KernelSequence:
         """The kernel, and the sum of its parts. places: of the factors, and of all others."""
-        made = cls(form, ring, dtypes, buffers, epilogue)
+        form, ring, dtypes, epilogue = given.form, given.ring, given.dtypes, given.epilogue
+        made = cls(given)
         kernel = ring.target.shown(made.kernel_of(), partial(Plan, made.lines))
         factors, others = places
         sums = Sums("direct", made.chain)
@@ -161,7 +146,7 @@ class DirectTaps(Direct):
             sum_kernel(whole, ring, parts, epilogue),
             partial(parts_schedule, whole, ring, parts, epilogue),
         )
-        place = buffers.temporaries
+        place = given.buffers.temporaries
         return KernelSequence(
             (KernelCall(kernel, (*factors, place)), KernelCall(summing, (place, *others))),
             (parts * size * ring.scalar_bytes,),
