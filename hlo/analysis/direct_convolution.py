@@ -15,6 +15,7 @@ What decides is the instruction alone: passes and kernels ask here, for any mach
 from __future__ import annotations
 
 from enum import Enum
+from math import gcd
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -67,15 +68,26 @@ class Along(Struct, frozen=True):
         element, rest = divmod(moved, w.base_dilation)
         return element if not rest and 0 <= element < self.size else None
 
-    def is_inside(self, output: int) -> bool:
-        """Whether none of an output's positions is beside the base; in a hole they may be."""
+    @property
+    def inside(self) -> range:
+        """The outputs of which no position is beside the base; in a hole they may be."""
         w = self.window
-        low = output * w.stride - w.pad_low
-        high = low + (w.size - 1) * w.window_dilation
-        return low >= 0 and high <= (self.size - 1) * w.base_dilation
+        reach = (self.size - 1) * w.base_dilation - (w.size - 1) * w.window_dilation
+        first, last = -(-w.pad_low // w.stride), (reach + w.pad_low) // w.stride
+        return range(max(0, first), min(self.outputs, last + 1))
 
-    def is_met(self, tap: int) -> bool:
-        """Whether a position is an element for every output."""
+    @property
+    def met(self) -> range:
+        """The positions that are an element for every output; in holes are those between them."""
+        w = self.window
+        reach = (self.size - 1) * w.base_dilation - (self.outputs - 1) * w.stride
+        first, last = -(-w.pad_low // w.window_dilation), (reach + w.pad_low) // w.window_dilation
+        taps = range(max(0, first), min(w.size, last + 1))
+        step = w.base_dilation // gcd(w.base_dilation, w.window_dilation)
+        start = next((tap for tap in taps[:step] if self._is_met(tap)), taps.stop)
+        return range(start, taps.stop, step)
+
+    def _is_met(self, tap: int) -> bool:
         return all(self.element(y, tap) is not None for y in (0, self.outputs - 1))
 
 
@@ -319,12 +331,14 @@ def _is_written(form: DirectForm) -> bool:
         if a.window.base_dilation > 1 and max(a.window.stride, a.window.window_dilation) > 1:
             return False
     if form.is_long:
-        met = [tap for tap in range(w.size) if row.is_met(tap)]
-        ends = (met[0], w.size - 1 - met[-1]) if met else (w.size, 0)
-        return max(ends) <= MOST_CLIPPED
+        return max(_ends(row.met, w.size)) <= MOST_CLIPPED
     terms = form.summed.size * (1 if form.is_batch else form.inputs)
     for a in form.along:
         terms *= a.window.size
-    inside = [y for y in range(row.outputs) if row.is_inside(y)]
-    ends = (inside[0], row.outputs - 1 - inside[-1]) if inside else (row.outputs, 0)
+    ends = _ends(row.inside, row.outputs)
     return w.size <= MOST_TAPS and terms <= MOST_TERMS and max(ends) <= MOST_CLIPPED
+
+
+def _ends(run: range, size: int) -> tuple[int, int]:
+    """How many of so many stand before a run, and behind it."""
+    return (run[0], size - 1 - run[-1]) if run else (size, 0)

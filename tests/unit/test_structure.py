@@ -36,20 +36,30 @@ LAYERS = (
     ("__main__",),
 )
 RANK = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
-# The same for the rooms of the back end; its files beside them stand above all of them.
-BACKEND_LAYERS = (
-    ("ir",),
-    ("isa",),
-    ("loops",),
-    ("math", "lanes"),
-    ("emitters",),
-    ("kernels",),
-    ("planning",),
-    ("entry",),
-    ("linking",),
-    ("ahead",),
-)
-BACKEND_RANK = {room: i for i, rooms in enumerate(BACKEND_LAYERS) for room in rooms}
+# The same for rooms inside of rooms; files beside them stand above all of them.
+INNER_LAYERS = {
+    "hlo/backend": (
+        ("ir",),
+        ("isa",),
+        ("loops",),
+        ("math", "lanes"),
+        ("emitters",),
+        ("kernels",),
+        ("planning",),
+        ("entry",),
+        ("linking",),
+        ("ahead",),
+    ),
+    "hlo/backend/kernels/contraction": (
+        ("problem",),
+        ("microkernels",),
+        ("packing",),
+        ("words",),
+        ("vectors",),
+        ("products",),
+        ("matrix_units", "convolutions", "direct"),
+    ),
+}
 # Rooms of one rank stand beside each other; these pairs look sideways, for the reason given.
 SIDEWAYS = {
     ("parser", "printer"): "the parser prints no text, but round trips share number formats",
@@ -121,20 +131,23 @@ def test_imports_point_down(path: Path) -> None:
 BACKEND = [p for p in FILES if room_of(p) == "backend"]
 
 
-def backend_room(path: Path) -> str:
-    """The room of a file of the back end, empty for those beside the rooms."""
-    parts = path.relative_to(ROOT / "hlo" / "backend").parts
+def inner_room(path: Path, house: str) -> str:
+    """The room of a file inside of a house of rooms, empty for those beside the rooms."""
+    parts = path.relative_to(ROOT / house).parts
     return parts[0] if len(parts) > 1 else ""
 
 
-@pytest.mark.parametrize("path", BACKEND, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_point_down_inside_the_backend(path: Path) -> None:
-    own, top = backend_room(path), len(BACKEND_LAYERS)
-    for target in imported(path):
-        if target in BACKEND:
-            room = backend_room(target)
-            rank = BACKEND_RANK.get(room, top)
-            allowed = room == own or rank < BACKEND_RANK.get(own, top)
+@pytest.mark.parametrize("house", INNER_LAYERS)
+def test_imports_point_down_inside_a_room(house: str) -> None:
+    layers = INNER_LAYERS[house]
+    ranks = {room: i for i, rooms in enumerate(layers) for room in rooms}
+    files = {p for p in FILES if p.is_relative_to(ROOT / house)}
+    assert {inner_room(p, house) for p in files} == {*ranks, ""}
+    for path in files:
+        own = inner_room(path, house)
+        for target in imported(path) & files:
+            room = inner_room(target, house)
+            allowed = room == own or ranks.get(room, len(layers)) < ranks.get(own, len(layers))
             assert allowed, f"{path.relative_to(ROOT)} ({own}) imports {target.relative_to(ROOT)}"
 
 
@@ -145,7 +158,7 @@ def test_the_picture_of_the_rooms_is_what_the_imports_are() -> None:
 
 def test_loops_are_chosen_without_writing_code() -> None:
     for path in BACKEND:
-        if backend_room(path) == "loops":
+        if inner_room(path, "hlo/backend") == "loops":
             assert ROOT / "hlo/backend/ir/writer.py" not in imported(path), path
 
 

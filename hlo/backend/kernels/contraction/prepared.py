@@ -16,20 +16,20 @@ import numpy as np
 from msgspec import Struct
 
 from hlo.backend.isa.dot_products import DotProduct
-from hlo.backend.kernels.contraction.amx import TILE, TilePlan
-from hlo.backend.kernels.contraction.axes import Contraction
-from hlo.backend.kernels.contraction.packing_form import Packing, Strides
-from hlo.backend.kernels.contraction.ring import Ring, components
-from hlo.backend.kernels.contraction.word_zeros import ZERO_CODE
-from hlo.backend.kernels.contraction.words import Words
+from hlo.backend.kernels.contraction.matrix_units.amx import TILE, TilePlan
+from hlo.backend.kernels.contraction.packing.form import Packing, Strides
+from hlo.backend.kernels.contraction.problem.axes import Contraction
+from hlo.backend.kernels.contraction.problem.ring import Ring, components
+from hlo.backend.kernels.contraction.words.words import Words
+from hlo.backend.kernels.contraction.words.zeros import ZERO_CODE
 from hlo.ir.dtype import DType
 
 _SCALARS = {"float": np.float32, "double": np.float64, "i32": np.int32, "i64": np.int64}
 
 
 class PreparedPanels(Struct, frozen=True):
-    """The panels of panels.py's kernel. batch: the axes that move the factor, sizes and strides;
-    offset: of its first element.
+    """The panels of packing/panels.py's kernel. batch: the axes that move the factor, sizes and
+    strides; offset: of its first element.
     """
 
     packing: Packing
@@ -62,7 +62,7 @@ class PreparedPanels(Struct, frozen=True):
 
 
 class PreparedWords(Struct, frozen=True):
-    """The words of words_packing.py's kernel."""
+    """The words of words/packing.py's kernel."""
 
     words: Words
 
@@ -81,7 +81,7 @@ class PreparedWords(Struct, frozen=True):
 
 
 class PreparedZeros(Struct, frozen=True):
-    """What word_zeros.py's product gives. c: of the words; dot: of its ring."""
+    """What words/zeros.py's product gives. c: of the words; dot: of its ring."""
 
     c: Contraction
     dot: DotProduct
@@ -100,7 +100,7 @@ class PreparedZeros(Struct, frozen=True):
 
 
 class PreparedTiles(Struct, frozen=True):
-    """The blocks of amx_packing.py's kernel."""
+    """The blocks of matrix_units/packing.py's kernel."""
 
     plan: TilePlan
 
