@@ -30,6 +30,7 @@ from hlo.analysis.fusibility import (
     op_cost,
 )
 from hlo.analysis.loop_order import loop_order
+from hlo.analysis.scans import scanned_dimension
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
@@ -263,6 +264,8 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
         return stays(hindrance)
     if producer.opcode == "constant":
         return True
+    if scanned_dimension(root) is not None:
+        return stays(f"%{root.name} accumulates what it reads, in memory and once")
     if root.opcode in ("reduce-window", "map"):
         is_view = op_cost(producer) == 0 and producer.shape.size >= root.shape.size
         return is_view or stays(f"windows of %{root.name} would compute it again for each")
