@@ -58,7 +58,7 @@ def _turned(reduce: Instruction) -> list[Instruction]:
     others = [b for b in leaves if _spread_over(b) == (False, True)]
     if len(rows) + len(others) != len(leaves) or not others:
         return []
-    return [b for b in rows if _is_read_often(b)]
+    return [b for b in rows if _is_read_often(b) and not _is_turned(b)]
 
 
 def _leaves(reduce: Instruction) -> list[Instruction]:
@@ -93,6 +93,12 @@ def _is_read_often(broadcast: Instruction) -> bool:
     dimensions = ints(broadcast, "dimensions")
     in_order = dimensions[-2:] == (broadcast.shape.rank - 2, broadcast.shape.rank - 1)
     return in_order and is_plain(x.shape) and LEAST_READS * x.shape.size <= broadcast.shape.size
+
+
+def _is_turned(broadcast: Instruction) -> bool:
+    """Whether it spreads a transpose of what lies as the lanes run already."""
+    (x,) = broadcast.operands
+    return x.opcode == "transpose" and ints(x, "dimensions")[-2:][:1] == (x.shape.rank - 1,)
 
 
 def _turn(broadcast: Instruction) -> None:
