@@ -14,6 +14,7 @@ from hlo.backend.kernels.linear_algebra.factorisation import cholesky_kernel, fa
 from hlo.backend.kernels.linear_algebra.lapack_call import LETTERS, LapackCall
 from hlo.backend.kernels.linear_algebra.lapack_routines import ROUTINES
 from hlo.backend.kernels.linear_algebra.lu_lanes import lu_lanes_kernel
+from hlo.backend.kernels.linear_algebra.qr_lanes import q_lanes_kernel, qr_lanes_kernel
 from hlo.backend.kernels.linear_algebra.triangular import solve_kernel, triangular_kernel
 from hlo.backend.kernels.linear_algebra.triangular_form import system_of
 from hlo.ir import dtype as dt
@@ -124,6 +125,20 @@ def _getrf(instruction: Instruction, _: Config, target: Target) -> Kernel | None
     return lu_lanes_kernel(a, target)
 
 
+def _geqrf(instruction: Instruction, _: Config, target: Target) -> Kernel | None:
+    a = instruction.operands[0].shape
+    factors, t = instruction.shape.elements
+    fits = factors.dims == a.dims and t.dims == (*a.dims[:-2], min(a.dims[-2:]))
+    fits &= factors.dtype is a.dtype and t.dtype is a.dtype
+    return qr_lanes_kernel(a, target) if fits else None
+
+
+def _orgqr(instruction: Instruction, _: Config, target: Target) -> Kernel | None:
+    a, t = (o.shape for o in instruction.operands)
+    is_alike = instruction.shape.dims == a.dims and instruction.shape.dtype is a.dtype
+    return q_lanes_kernel(a, t.dims[-1], target) if is_alike and t.dtype is a.dtype else None
+
+
 TRAILING = {name: trailing for _, name, _, trailing in FAMILIES}
 RESULTS = {
     "getrf": 3, "potrf": 2, "geqrf": 2, "geqp3": 3, "orgqr": 1, "ungqr": 1, "ormqr": 1, "unmqr": 1,
@@ -134,4 +149,6 @@ OPCODES: dict[str, Family] = {
     "cholesky": cholesky_kernel,
     "triangular-solve": triangular_kernel,
 }
-LAPACK: dict[str, LapackFamily] = {"getrf": _getrf, "potrf": _potrf, "trsm": _trsm}
+LAPACK: dict[str, LapackFamily] = {
+    "getrf": _getrf, "potrf": _potrf, "trsm": _trsm, "geqrf": _geqrf, "orgqr": _orgqr,
+}  # fmt: skip
