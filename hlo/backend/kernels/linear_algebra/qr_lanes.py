@@ -25,15 +25,11 @@ from hlo.backend.kernels.linear_algebra.matrix_lanes import (
     LanesInScratch,
     MatrixLanes,
     matrix_lanes,
+    towards_one,
 )
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.loops.schedule import Plan
-from hlo.ir import dtype as dt
 from hlo.ir.shape import Shape
-
-# Beyond these powers of two a column is moved by the second ones before it is squared: sums of
-# squares stay normal numbers from the least subnormal number to the largest.
-_FAR = {dt.F32: (40, 70, 100), dt.F64: (400, 650, 900)}
 
 
 def qr_lanes_kernel(a: Shape, target: Target) -> Kernel | None:
@@ -144,7 +140,7 @@ class _Build:
 
         rows = w.int(form.rows)
         largest, some = self.nest.loop(below, rows, 1, start, size)
-        nearer, back = self._scales(largest)
+        nearer, back = towards_one(w, form, largest)
         near = w.binary("fmul", head, nearer)
 
         def square(i: Value, carried: list[Value]) -> list[Value]:
@@ -166,22 +162,6 @@ class _Build:
         self.nest.loop(below, rows, 1, [], divided)
         a.set(k, k, w.select(some, w.binary("fmul", b, back), head))
         return w.select(some, factor, zero)
-
-    def _scales(self, largest: Value) -> tuple[Value, Value]:
-        """Powers of two that move a column near one, and back."""
-        w, form = self.w, self.form
-        far, down, up = _FAR[form.dtype]
-
-        def power(exponent: int) -> Value:
-            return w.splat(w.float(2.0**exponent, form.scalar), form.lanes)
-
-        is_large = w.compare("fcmp ogt", largest, power(far))
-        is_small = w.compare("fcmp olt", largest, power(-far))
-        found = []
-        for large, small in ((-down, up), (down, -up)):
-            middle = w.select(is_small, power(small), power(0))
-            found.append(w.select(is_large, power(large), middle))
-        return found[0], found[1]
 
     def _reflected(self, a: LanesInScratch, k: Value, factor: Value, first: Value) -> None:
         """Columns from `first` on less t v (v^T column), v below the diagonal of column k."""
