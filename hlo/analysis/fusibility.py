@@ -17,7 +17,7 @@ from hlo.ir.dtype import F32, F64, DType
 from hlo.ir.graph import calls, computed_from
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-from hlo.ops.table import INDEX_MAPS, OPS, KernelFamily, Opcodes, Trait, opcodes
+from hlo.ops.table import INDEX_MAPS, OPS, KernelFamily, Opcodes, Trait, has_trait, opcodes
 
 _MOST_JOINED = 64  # The most operands of a concatenate that are a loop nest each.
 _MOST_SEARCHED = 64  # Instructions behind a producer that are looked at.
@@ -279,13 +279,18 @@ def leaves_updated_alone(root: Instruction, producer: Instruction) -> bool:
         top = stack.pop()
         if top not in seen:
             seen.add(top)
-            if is_fusible(top) and top is not target:
+            if _may_be_inside(top) and top is not target:
                 stack += top.operands
     if target not in seen:
         return True
-    seen = {i for i in seen if i is not target and i.operands}
-    is_plain = all(i.opcode in FINISHING or is_elementwise(i) or not is_fusible(i) for i in seen)
+    seen = {i for i in seen if i is not target and i.operands and _may_be_inside(i)}
+    is_plain = all(i.opcode in FINISHING or is_elementwise(i) for i in seen)
     return is_plain and _is_mostly_updated(root)
+
+
+def _may_be_inside(instruction: Instruction) -> bool:
+    """Whether a kernel may compute it for others: updates end the kernels that they are in."""
+    return is_fusible(instruction) and not has_trait(instruction, Trait.UPDATES)
 
 
 def _is_mostly_updated(root: Instruction) -> bool:

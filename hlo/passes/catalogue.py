@@ -76,6 +76,7 @@ NEEDS: dict[str, Set[str]] = {
     "row-update-mover": frozenset({"while"}),
     "scaled-dot-rewriter": frozenset({"scaled-dot"}),
     "scan_expander": frozenset({"scan"}),
+    "scatter-splitting": frozenset({"scatter"}),
     "simplify-conditional": frozenset({"conditional"}),
     "table-lookup-mover": frozenset({"while"}),
     "while-loop-dot-batching": frozenset({"while"}),
@@ -171,6 +172,7 @@ def _compiled(algsimp: str, *inexact: str) -> tuple[str, ...]:
         *LOOPS,
         "convert_operand_folding",
         "narrow-scatter-rewriter",
+        "scatter-splitting",
         "index-narrower",
         "cse",
         "dce",
@@ -271,6 +273,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ),
     ("reduction-operand-transposer", "fusion", "reductions inside fusions are not seen"),
     ("narrow-scatter-rewriter", "fusion", "rows that are gathered and rounded are fused"),
+    ("scatter-splitting", "fusion", "tables of parts are filled and summed by kernels of loops"),
     ("index-narrower", "fusion", "arg-max is rewritten where it stands alone"),
     ("cse", "fusion", "a value computed twice would be fused twice"),
     (

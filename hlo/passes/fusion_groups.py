@@ -30,6 +30,7 @@ from hlo.analysis.fusibility import (
     op_cost,
 )
 from hlo.analysis.loop_order import loop_order
+from hlo.analysis.scans import scanned_dimension
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
@@ -67,6 +68,7 @@ _FINISHING = FINISHING | {"constant"}
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
 # A reduction of so many times fewer elements than a group has shares none of its arrays with it.
 _FEW_INPUTS = 4
+_MOST_INTERLEAVED = 4  # Arrays of which vectors of rows are put together in registers.
 _COSTLY = 10  # Ops of an element that is costly to compute again.
 _MOST_ALONE = 1 << 17  # Elements that a core or two may have to reduce.
 _LEAST_STRIPS = 8  # For more elements there have to be so many strips, enough for all cores.
@@ -227,6 +229,16 @@ def members_in_order(group: Group) -> list[Instruction]:
     return list(order)
 
 
+def _joins_short_rows(member: Instruction) -> bool:
+    """Whether a member puts rows of several arrays together of which most are shorter than a
+    vector: a kernel computes each for all lanes of the vectors that it lies in."""
+    if member.opcode != "concatenate" or len(member.operands) <= _MOST_INTERLEAVED:
+        return False
+    length = member.shape.dims[-1]
+    is_last = ints(member, "dimensions") == (member.shape.rank - 1,)
+    return is_last and 2 * length < _LEAST_LANES * len(member.operands)
+
+
 def _picks_few(producer: Instruction, axes: Axes | None) -> bool:
     """Whether a group needs no more than it takes to compute what it picks again."""
     if not axes or axes[0][0] != PICKED or len(set(axes)) > 1:
@@ -263,6 +275,8 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
         return stays(hindrance)
     if producer.opcode == "constant":
         return True
+    if scanned_dimension(root) is not None:
+        return stays(f"%{root.name} accumulates what it reads, in memory and once")
     if root.opcode in ("reduce-window", "map"):
         is_view = op_cost(producer) == 0 and producer.shape.size >= root.shape.size
         return is_view or stays(f"windows of %{root.name} would compute it again for each")
@@ -271,6 +285,8 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
             f"its sums would be made again, or on too few threads, for %{root.name}"
         )
     cost = op_cost(producer)
+    if cost >= _COSTLY and any(map(_joins_short_rows, group.members)):
+        return stays("few of a vector's lanes would compute it, for rows of several arrays meet")
     is_once = cost == 0 or _picks_few(producer, axes) or _is_once(group, producer, axes)
     if is_once or (_finishes_reduction(producer) and _reorder(group, producer, axes)):
         return True

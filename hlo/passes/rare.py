@@ -21,6 +21,7 @@ from hlo.passes.rng_expander import rng_expander
 from hlo.passes.row_update_mover import row_update_mover
 from hlo.passes.scaled_dot_rewriter import scaled_dot_rewriter
 from hlo.passes.scan_expander import scan_expander
+from hlo.passes.scatter_splitting import scatter_splitting
 from hlo.passes.simplify_conditional import simplify_conditional
 from hlo.passes.table_lookup_mover import table_lookup_mover
 from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
@@ -40,6 +41,7 @@ RARE: dict[str, Callable[..., bool]] = {
     "gate-fusion": gate_fusion,
     "map-expander": map_expander,
     "narrow-scatter-rewriter": narrow_scatter_rewriter,
+    "scatter-splitting": scatter_splitting,
     "overwritten-start-remover": overwritten_start_remover,
     "prologue-fusion": prologue_fusion,
     "ragged-all-to-all-rewriter": ragged_all_to_all_rewriter,

@@ -41,7 +41,16 @@ from hlo.indexing.affine import Expr, Index, Opaque
 from hlo.indexing.maps import CASES, Case, Condition, Start, cases
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
+from hlo.ops.table import Trait, opcodes
 
+# Moves whose place in an operand is an index alone, known without what is in memory.
+_PLACED = (
+    opcodes(Trait.REPEATS)
+    | opcodes(Trait.PERMUTES)
+    | opcodes(Trait.CUTS)
+    | opcodes(Trait.JOINS)
+    | opcodes(Trait.REGROUPS)
+)
 Emitter = Callable[["Elemental", Instruction, Sequence[Index], Path], list[Lanes]]
 
 
@@ -253,6 +262,10 @@ class Elemental:
 
     def _chosen(self, instruction: Instruction, choices: list[Case]) -> Lanes:
         """The first case that holds, lane by lane."""
+        place = self._chosen_place(instruction, choices)
+        if place is not None:
+            guard = self.test(self.guards) if self.guards else None
+            return access.load(self.nest, *place, guard)
         w = self.nest.w
         *guarded, last = choices
         with self.under(last.conditions):
@@ -264,9 +277,65 @@ class Elemental:
             lanes = max(holds.lanes, types.width(value), types.width(result))
             condition = w.splat(holds, lanes)
             pair = (self.splat(value, lanes), self.splat(result, lanes))
-            dtype = instruction.shape.dtype
+            dtype = self.expression.storage(instruction.shape.dtype)
             result = types.selected(w, self.nest.target, condition, pair, dtype)
         return result
+
+    def _place(self, instruction: Instruction, index: Index) -> tuple[Memory, Expr] | None:
+        """Where an element lies, if it is one of an array in memory that is moved."""
+        instruction, path = self.expression.source(instruction, ())
+        memory = self.memory.get((instruction, path))
+        if instruction in self.saved or (memory is None and instruction.opcode not in _PLACED):
+            return None
+        if memory is not None:
+            return memory, affine.linear(index, dims_of(instruction, path))
+        if not keeps_elements(instruction) or instruction.opcode in self.emitters:
+            return None
+        if instruction.shape.dtype is not instruction.operands[0].shape.dtype:
+            return None  # a bitcast
+        choices = cases(instruction, index, self.starts(instruction))
+        if len(choices) > 1:
+            return self._chosen_place(instruction, choices)
+        return self._place(instruction.operands[choices[0].operand], choices[0].index)
+
+    def _chosen_place(
+        self, instruction: Instruction, choices: list[Case]
+    ) -> tuple[Memory, Expr] | None:
+        """Where the element of the first case that holds lies, if all are of one array, as those of
+        a rotation are, and all lanes agree on the case: one load in place of a masked one for each.
+
+        The places have to differ by constants, of which the conditions choose one. The case that
+        holds has an index within the array, so the place is one of its elements wherever the guards
+        hold.
+        """
+        if instruction.opcode != "concatenate":
+            return None
+        conditions = [c for case in choices[:-1] for c in case.conditions]
+        if any(c.index.lanes > 1 for c in conditions):
+            return None
+        places = [self._place(instruction.operands[c.operand], c.index) for c in choices]
+        found = [place for place in places if place is not None]
+        memory, last = found[-1] if found else (None, affine.ZERO)
+        apart = [position - last for _, position in found]
+        is_one = len(found) == len(choices) and all(m is memory for m, _ in found)
+        if memory is None or not is_one or any(d.terms for d in apart):
+            return None
+        steps = tuple(d.constant for d in apart)
+        with self.nest.at(max(c.index.depth for c in conditions)) as level:
+            key = ("place", tuple(c.conditions for c in choices[:-1]), steps)
+            if key not in level.memo:
+                level.memo[key] = self._chosen_step(choices, steps, level.depth)
+            step = level.memo[key]
+        return memory, last + step  # type: ignore[operator]  # an Expr under this key
+
+    def _chosen_step(self, choices: list[Case], steps: tuple[int, ...], depth: int) -> Expr:
+        """The step of the first case that holds."""
+        w = self.nest.w
+        chosen = w.int(steps[-1])
+        for case, step in zip(reversed(choices[:-1]), reversed(steps[:-1]), strict=True):
+            chosen = w.select(self.test(case.conditions), w.int(step), chosen)
+        low, high = min(steps), max(steps)
+        return affine.of(Opaque(chosen.text, low, high, (), depth=depth, lanes=1, value=chosen))
 
     def end_stage(self) -> None:
         """A stage over whole rows is written: what it kept is there for the next ones."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hlo.backend.ir.values import listed
 from hlo.backend.ir.writer import Value, vector_of
-from hlo.backend.lanes import masked, strided, types
+from hlo.backend.lanes import masked, small_tables, strided, types
 from hlo.backend.lanes.nest import Nest, fits
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.vectors import MOST_INTERLEAVED
@@ -80,6 +80,10 @@ def _load_raw(
             lowest = position + min(0, step * (lanes - 1))
             pointer = nest.pointer(memory.base, lowest, element)
             return strided.load_stretch(nest, pointer, element, found)
+    if step is None and memory.leaf >= 0:
+        held = small_tables.looked_up(nest, memory.base, memory.size, position, element)
+        if held is not None:
+            return held
     base, offsets = _offsets(nest, memory, position, element)
     if element in _NARROW and nest.target.isa.gathers_words:
         return _gather_narrow(nest, base, offsets, mask, element)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.analysis.reducers import Reducer, reducer_of
-from hlo.attributes.window import Window
+from hlo.analysis.scans import scanned_dimension
 from hlo.backend.loops.schedule import (
     Axis,
     Direction,
@@ -123,40 +123,17 @@ def choose_scan(instruction: Instruction, lanes: int) -> ScanSchedule | None:
     """How a cumulative reduce-window of one array runs; None for all else. lanes: of a full vector
     of the kernel.
     """
-    scanned = _scanned(instruction)
+    scanned = scanned_dimension(instruction)
     if scanned is None:
         return None
-    dimension, direction = scanned
+    dimension, is_reverse = scanned
+    direction = Direction.REVERSE if is_reverse else Direction.FORWARD
     dims = instruction.shape.dims
     extents = (prod(dims[:dimension]), dims[dimension], prod(dims[dimension + 1 :]))
     along = Axis(axis_name(_ALONG), extents[_ALONG], Role.SCANNED, direction=direction, loop=_ALONG)
     if _fills_lanes(instruction, extents, lanes):
         return _in_lanes(instruction, extents, along, lanes)
     return _over_lanes(instruction, extents, along, lanes)
-
-
-def _scanned(instruction: Instruction) -> tuple[int, Direction] | None:
-    """The dimension that is scanned, and from which end: the window is as long as it, and padded
-    before it, or after it for reducers whose order is free. None for other windows.
-    """
-    window = instruction.get("window")
-    x = instruction.operands[0].shape
-    if instruction.opcode != "reduce-window" or not isinstance(window, Window):
-        return None
-    if not instruction.shape.is_array or instruction.shape.dims != x.dims or 0 in x.dims:
-        return None
-    if any(d.stride != 1 or d.base_dilation != 1 or d.window_dilation != 1 for d in window.dims):
-        return None
-    long = [k for k, d in enumerate(window.dims) if d.size > 1]
-    if len(long) != 1 or window.dims[long[0]].size < x.dims[long[0]]:
-        return None
-    (k,) = long
-    d = window.dims[k]
-    if (d.pad_low, d.pad_high) == (d.size - 1, 0):
-        return k, Direction.FORWARD
-    if (d.pad_low, d.pad_high) == (0, d.size - 1) and reducer_of(instruction).reassociates:
-        return k, Direction.REVERSE
-    return None
 
 
 def _carried(instruction: Instruction, reducer: Reducer) -> int:

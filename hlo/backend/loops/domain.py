@@ -255,7 +255,7 @@ def _cuts(found: Trace, variables: list[Variable]) -> list[set[int]]:
         if len(e.terms) != 1:
             continue
         ((atom, k),) = e.terms.items()
-        if isinstance(atom, DivMod) and (cut := _end_of_rounds(atom, variables)):
+        if isinstance(atom, DivMod) and variables and (cut := _end_of_rounds(atom, variables)):
             cuts[-1].add(cut)
         if not isinstance(atom, Variable) or atom not in variables:
             continue

@@ -46,21 +46,47 @@ def dynamic_slice_at_constants(root: Instruction) -> Instruction | None:
 def slice_of_update(root: Instruction) -> Instruction | None:
     """slice(dynamic-update-slice(x, u, c)) => slice'(u)  where it lies within the update;
     => slice(x)  where it lies beside it; for constant c
+
+    Not where most of the array is updated and others than such slices read it all the same: x and u
+    would be kept beside it.
     """
     (updated,) = root.operands
     x, u, *indices = updated.operands
     begins = _constant_starts(indices, x.shape.dims, u.shape.dims)
-    taken = root["slice"]
-    assert isinstance(taken, tuple), "SLICE is a tuple"
     if begins is None or not is_plain(root.shape) or not is_plain(updated.shape):
         return None
-    starts_at = list(zip(taken, begins, u.shape.dims, strict=True))
-    if all(b <= d.start and d.limit <= b + n for d, b, n in starts_at):
-        moved = tuple(SliceDim(d.start - b, d.limit - b, d.stride) for d, b, _ in starts_at)
-        return make(root, "slice", u, shape=root.shape, slice=moved)
-    if any(d.limit <= b or b + n <= d.start for d, b, n in starts_at):
-        return make(root, "slice", x, shape=root.shape, slice=taken)
-    return None
+    is_within = _is_within(root, begins, u.shape.dims)
+    if is_within is None:
+        return None
+    if 2 * u.shape.size >= x.shape.size and not _is_sliced(updated, begins, u.shape.dims):
+        return None
+    if not is_within:
+        return make(root, "slice", x, shape=root.shape, slice=root["slice"])
+    taken = zip(_taken(root), begins, strict=True)
+    moved = tuple(SliceDim(d.start - b, d.limit - b, d.stride) for d, b in taken)
+    return make(root, "slice", u, shape=root.shape, slice=moved)
+
+
+def _taken(slice_: Instruction) -> tuple[SliceDim, ...]:
+    taken = slice_["slice"]
+    assert isinstance(taken, tuple), "SLICE is a tuple"
+    return taken
+
+
+def _is_within(slice_: Instruction, begins: Ints, sizes: Ints) -> bool | None:
+    """Whether a slice lies within a box, False where it lies beside it, None for a bit of both."""
+    places = list(zip(_taken(slice_), begins, sizes, strict=True))
+    if all(b <= d.start and d.limit <= b + n for d, b, n in places):
+        return True
+    return False if any(d.limit <= b or b + n <= d.start for d, b, n in places) else None
+
+
+def _is_sliced(updated: Instruction, begins: Ints, sizes: Ints) -> bool:
+    """Whether nothing but slices within or beside the update reads what is updated."""
+    return not updated.is_root and all(
+        user.opcode == "slice" and _is_within(user, begins, sizes) is not None
+        for user in updated.users
+    )
 
 
 def _constant_starts(indices: list[Instruction], dims: Ints, sizes: Ints) -> Ints | None:

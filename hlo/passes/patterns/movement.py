@@ -213,6 +213,23 @@ def sink_broadcast(root: Instruction) -> Instruction | None:
     return make(root, "broadcast", small, shape=root.shape, dimensions=ints(inner, "dimensions"))
 
 
+JOINING = opcodes(Trait.ELEMENTWISE) & Opcodes(lambda opcode: OPS[opcode].arity != 1)
+
+
+@rewrite(among=JOINING, operand="broadcast")
+def sink_scalar_broadcasts(root: Instruction) -> Instruction | None:
+    """f(broadcast(s), broadcast(t), ..) => broadcast(f(s, t, ..))  for elementwise f and scalars"""
+    operands = root.operands
+    if not all(o.opcode == "broadcast" and o.operands[0].shape.is_scalar for o in operands):
+        return None
+    if not is_plain(root.shape) or root.shape.size < 2:
+        return None
+    own = {k: v for k, v in root.attributes.items() if k in OPS[root.opcode].attrs}
+    scalars = [o.operands[0] for o in operands]
+    small = make(root, root.opcode, *scalars, shape=Shape.array(root.shape.dtype, ()), **own)
+    return make(root, "broadcast", small, shape=root.shape, dimensions=())
+
+
 @rewrite("iota")
 def iota_of_one(root: Instruction) -> Instruction | None:
     """iota(d) => broadcast(0)  where dimension d has size 1"""

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hlo.analysis.loop_state import element_index
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.linear_algebra.factor_form import factor_of
 from hlo.backend.kernels.linear_algebra.factorisation import cholesky_kernel, factor_kernel
+from hlo.backend.kernels.linear_algebra.jacobi_lanes import (
+    eigenvalues_kernel,
+    singular_values_kernel,
+)
 from hlo.backend.kernels.linear_algebra.lapack_call import LETTERS, LapackCall
 from hlo.backend.kernels.linear_algebra.lapack_routines import ROUTINES
 from hlo.backend.kernels.linear_algebra.lu_lanes import lu_lanes_kernel
+from hlo.backend.kernels.linear_algebra.qr_lanes import q_lanes_kernel, qr_lanes_kernel
 from hlo.backend.kernels.linear_algebra.triangular import solve_kernel, triangular_kernel
 from hlo.backend.kernels.linear_algebra.triangular_form import system_of
 from hlo.ir import dtype as dt
@@ -124,6 +130,47 @@ def _getrf(instruction: Instruction, _: Config, target: Target) -> Kernel | None
     return lu_lanes_kernel(a, target)
 
 
+def _geqrf(instruction: Instruction, _: Config, target: Target) -> Kernel | None:
+    a = instruction.operands[0].shape
+    factors, t = instruction.shape.elements
+    fits = factors.dims == a.dims and t.dims == (*a.dims[:-2], min(a.dims[-2:]))
+    fits &= factors.dtype is a.dtype and t.dtype is a.dtype
+    return qr_lanes_kernel(a, target) if fits else None
+
+
+def _orgqr(instruction: Instruction, _: Config, target: Target) -> Kernel | None:
+    a, t = (o.shape for o in instruction.operands)
+    is_alike = instruction.shape.dims == a.dims and instruction.shape.dtype is a.dtype
+    return q_lanes_kernel(a, t.dims[-1], target) if is_alike and t.dtype is a.dtype else None
+
+
+def _syevd(instruction: Instruction, config: Config, target: Target) -> Kernel | None:
+    a, (vectors, values, failures) = instruction.operands[0].shape, instruction.shape.elements
+    fits = _is_square(a) and values.dims == a.dims[:-1] and failures.dims == a.dims[:-2]
+    fits &= values.dtype is a.dtype and failures.dtype is dt.S32 and vectors.dims == a.dims
+    if not fits or not _reads_only(instruction, {1, 2}):
+        return None
+    return eigenvalues_kernel(a, lower=config.get("uplo") == "L", target=target)
+
+
+def _gesdd(instruction: Instruction, _: Config, target: Target) -> Kernel | None:
+    a, results = instruction.operands[0].shape, instruction.shape.elements
+    values, failures = results[1], results[4]
+    fits = values.dims == (*a.dims[:-2], min(a.dims[-2:])) and failures.dims == a.dims[:-2]
+    fits &= values.dtype is a.dtype and failures.dtype is dt.S32
+    if not fits or not _reads_only(instruction, {1, 4}):
+        return None
+    return singular_values_kernel(a, target)
+
+
+def _reads_only(instruction: Instruction, wanted: set[int]) -> bool:
+    """Whether no other results of the call are read."""
+    return not instruction.is_root and all(
+        user.opcode == "get-tuple-element" and element_index(user) in wanted
+        for user in instruction.users
+    )
+
+
 TRAILING = {name: trailing for _, name, _, trailing in FAMILIES}
 RESULTS = {
     "getrf": 3, "potrf": 2, "geqrf": 2, "geqp3": 3, "orgqr": 1, "ungqr": 1, "ormqr": 1, "unmqr": 1,
@@ -134,4 +181,7 @@ OPCODES: dict[str, Family] = {
     "cholesky": cholesky_kernel,
     "triangular-solve": triangular_kernel,
 }
-LAPACK: dict[str, LapackFamily] = {"getrf": _getrf, "potrf": _potrf, "trsm": _trsm}
+LAPACK: dict[str, LapackFamily] = {
+    "getrf": _getrf, "potrf": _potrf, "trsm": _trsm, "geqrf": _geqrf, "orgqr": _orgqr,
+    "syevd": _syevd, "gesdd": _gesdd,
+}  # fmt: skip

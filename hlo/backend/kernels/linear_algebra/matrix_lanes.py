@@ -14,7 +14,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from hlo.backend.ir.arithmetic import add, times
-from hlo.backend.ir.writer import Value, vector_of
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import when
@@ -22,6 +22,10 @@ from hlo.backend.lanes.transposed import transposed
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.machine import Machine
+
+# Beyond the first of these powers of two numbers are moved by the other two before squares are
+# taken: their sums stay normal numbers from the least subnormal number to the largest.
+_FAR = {dt.F32: (40, 70, 100), dt.F64: (400, 650, 900)}
 
 
 class MatrixLanes(Struct, frozen=True):
@@ -67,6 +71,23 @@ def matrix_lanes(dtype: DType, dims: tuple[int, int, int], machine: Machine) -> 
     form = MatrixLanes(dtype, *dims, machine.lanes(dtype))
     is_small = form.bytes <= machine.first_cache.bytes
     return form if form.lanes >= 4 and form.batch >= form.lanes and is_small and form.size else None
+
+
+def towards_one(w: Writer, form: MatrixLanes, largest: Value) -> tuple[Value, Value]:
+    """Powers of two that move numbers, of which the largest is given, near one, and back: 1 where
+    they are near it. Lane by lane, and exact but for what vanishes beside the largest."""
+    far, down, up = _FAR[form.dtype]
+
+    def power(exponent: int) -> Value:
+        return w.splat(w.float(2.0**exponent, form.scalar), form.lanes)
+
+    is_large = w.compare("fcmp ogt", largest, power(far))
+    is_small = w.compare("fcmp olt", largest, power(-far))
+    near, back = (
+        w.select(is_large, power(large), w.select(is_small, power(small), power(0)))
+        for large, small in ((-down, up), (down, -up))
+    )
+    return near, back
 
 
 class LanesInScratch:

@@ -4,8 +4,9 @@
         for w in the window: operand[p + w] = f(operand[p + w], update[s, w])
 
 The result is the operand's memory (the plan copies it first if it is still needed). Positions run
-in order, so that duplicates combine as the reference does. Where windows are long, the units of
-the kernel are parts of the window, which never meet: any split gives the same bits.
+in order, so that duplicates combine as the reference does. The units of the kernel are batches, if
+the outermost loop counts those, or, where windows are long, parts of the window: they never meet,
+and any split gives the same bits.
 """
 
 from __future__ import annotations
@@ -88,9 +89,19 @@ class _ScatterForm(Struct, frozen=True):
     window: tuple[_Loop, ...]
 
     @property
+    def is_batched(self) -> bool:
+        """Whether the outermost loop over positions is a batch: its windows meet no other's."""
+        is_batch = any(start.position == 0 for start in self.starts)
+        return is_batch and self.positions[0] > 1
+
+    @property
     def units(self) -> int:
-        """Parts of the innermost window dimension."""
-        if not self.window or not math.prod(self.positions):
+        """Batches, or parts of the innermost window dimension."""
+        if not math.prod(self.positions):
+            return 1
+        if self.is_batched:
+            return self.positions[0]
+        if not self.window:
             return 1
         return max(1, min(_MOST_PARTS, self.window[-1].size // _PART))
 
@@ -99,7 +110,8 @@ class _ScatterForm(Struct, frozen=True):
         """What it says, in a line."""
         batch_dims = " x ".join(map(str, self.positions)) or "1"
         window = " x ".join(str(loop.size) for loop in self.window) or "1"
-        return f"scatter: {batch_dims} windows of {window} elements, one after the other"
+        order = "side by side in the first, else " if self.is_batched else ""
+        return f"scatter: {batch_dims} windows of {window} elements, {order}one after the other"
 
     @staticmethod
     def of(instruction: Instruction) -> _ScatterForm:
@@ -191,6 +203,9 @@ class _Build:
     def emit(self) -> None:
         """Units, positions, then the window."""
         form = self.form
+        if form.is_batched:
+            self._positions(0, (self.nest.w.int(0), self.nest.w.int(0), ()), None)
+            return
         if not form.window:
             w = self.nest.w
             begin, end = BEGIN, END
@@ -233,6 +248,9 @@ class _Build:
             self._positions(depth + 1, (update, index, (*at[2], i)), span)
             return []
 
+        if depth == 0 and form.is_batched:
+            self.nest.loop(BEGIN, END, 1, [], each)
+            return
         self.nest.loop(0, form.positions[depth], 1, [], each)
 
     def _position(
@@ -291,10 +309,10 @@ class _Build:
 
             return step
 
-        if not is_last or span is None:
+        if not is_last:
             self.nest.loop(0, loop.size, 1, [], each(1))
             return
-        low, high = span
+        low, high = span or (w.int(0), w.int(loop.size))
         if self.lanes > 1:
             length = w.binary("sub", high, low)
             whole = w.binary("and", length, w.int(-self.lanes))
