@@ -62,9 +62,10 @@ CLOSED = 0x7FFF7FFF  # Marks a closed word: at both ends more than any number of
 # Pauses before a worker sleeps, about 50 us on every machine: a process has one pool for all that
 # it runs.
 SPINS = 50 * COMMON.rates.pauses
-# Short programs that begin within so many nanoseconds of each other come in a row: a few times the
-# spinning, for the first ones run alone.
-RECENT_NS = 200_000
+# Short programs that begin within so many nanoseconds of each other come in a row. One that is
+# estimated at less than what wakes the pool (planning/splitting.py: 150 us) may take several times
+# as long alone.
+RECENT_NS = 1_000_000
 WORTH_NS = 750_000  # To wake a worker costs a caller 12 to 17 us: a fiftieth of this.
 # Added to a number of threads: these take what workers are awake, and wake none.
 QUIET = 1 << 32
