@@ -20,6 +20,7 @@ from hlo.analysis.fusibility import is_elementwise, op_cost
 from hlo.analysis.legality import is_contraction
 from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
+from hlo.backend.ir.work import speeds_of
 from hlo.backend.planning.allocations import Branch, BufferPlan, Call, Loop, Move, Node, Run
 from hlo.backend.planning.regions import ParallelRegion, regions
 from hlo.backend.planning.team import Team
@@ -110,7 +111,7 @@ def is_met_again(kernel: Kernel, instruction: Instruction, threads: int, machine
     arrays joined: 6 MB and more); of a kernel that computes more than it reads neither is seen.
     """
     bytes_us = kernel.bytes_moved / machine.rates.memory_bytes
-    is_stream = bytes_us > STREAM * _arithmetic_us(kernel, instruction, machine.rates)
+    is_stream = bytes_us > STREAM * _arithmetic_us(kernel, instruction, machine)
     return not is_stream or kernel.bytes_moved <= threads * machine.second_cache.bytes
 
 
@@ -137,7 +138,7 @@ def together(plan: BufferPlan, machine: Machine) -> list[ParallelRegion]:
         """The time of a node whose only kernel is not split."""
         assert isinstance(node.implementation, KernelSequence), "host calls are not kernels"
         (call,) = node.implementation.calls
-        us = kernel_us(call.kernel, node.instruction, rates)
+        us = kernel_us(call.kernel, node.instruction, machine)
         return None if is_long(call.kernel, us, rates) else us
 
     found = regions(plan.nodes, plan.allocations, alone_us)
@@ -186,7 +187,7 @@ def _node_weights(
             case Run(implementation=KernelSequence(calls=calls), allocations=allocations):
                 for call in (c for c in calls if c.when is None):
                     kernel, row = call.kernel, [allocations[b] for b in call.buffers]
-                    us = kernel_us(kernel, node.instruction, rates, hot=hot is not None)
+                    us = kernel_us(kernel, node.instruction, machine, hot=hot is not None)
                     found.append(
                         (
                             trips * us,
@@ -220,45 +221,57 @@ def hot_loop(plan: BufferPlan, loop: Loop, machine: Machine) -> Hot | None:
                 for n in run.allocations:
                     worked_on[n] = max(worked_on.get(n, 0), min(moved, plan.allocations[n].size))
                 written.update(run.results, run.temporaries)
-                alone.update(_met_alone(run, calls, machine.rates))
+                alone.update(_met_alone(run, calls, machine))
     if sum(worked_on.values()) > machine.second_cache.bytes // 2:
         return None
     return Hot(frozenset(written), frozenset(alone & written))
 
 
-def _met_alone(run: Run, calls: Iterable[KernelCall], rates: Rates) -> set[int]:
+def _met_alone(run: Run, calls: Iterable[KernelCall], machine: Machine) -> set[int]:
     """The allocations that kernels of a run touch which are too short to be split."""
     found: set[int] = set()
     for call in calls:
-        us = kernel_us(call.kernel, run.instruction, rates, hot=True)
-        if not is_long(call.kernel, us, rates):
+        us = kernel_us(call.kernel, run.instruction, machine, hot=True)
+        if not is_long(call.kernel, us, machine.rates):
             found.update(run.allocations[b] for b in call.buffers)
     return found
 
 
 def kernel_us(
-    kernel: Kernel, instruction: Instruction, rates: Rates, *, hot: bool = False
+    kernel: Kernel, instruction: Instruction, machine: Machine, *, hot: bool = False
 ) -> float:
     """The estimated time on one core of a kernel that works for an instruction.
 
     hot: its bytes are in the second-level cache from the last iteration.
     """
+    rates = machine.rates
     bandwidth = rates.memory_bytes
     if hot:
         is_product = is_contraction(instruction)
         bandwidth = rates.cached_factor_bytes if is_product else rates.cached_bytes
-    arithmetic = _arithmetic_us(kernel, instruction, rates)
+    arithmetic = _arithmetic_us(kernel, instruction, machine)
     return rates.call_us + max(kernel.bytes_moved / bandwidth, arithmetic)
 
 
-def _arithmetic_us(kernel: Kernel, instruction: Instruction, rates: Rates) -> float:
+def _arithmetic_us(kernel: Kernel, instruction: Instruction, machine: Machine) -> float:
     if not kernel.flops:
         return 0.0
+    rates = machine.rates
     if not is_contraction(instruction):
         return kernel.flops / rates.elementwise_ops
     finished = [m for c in instruction.called_computations() for m in c.instructions]
     finishing = sum(op_cost(m) * m.shape.size for m in finished if is_elementwise(m))
-    return kernel.flops / rates.contracted_ops + finishing / rates.elementwise_ops
+    return _products_us(kernel, machine) + finishing / rates.elementwise_ops
+
+
+def _products_us(kernel: Kernel, machine: Machine) -> float:
+    """By the instructions that the kernel says of itself, which are more for wide numbers and fewer
+    for narrow ones; else as if all were f32's.
+    """
+    work = kernel.work
+    if work is None or not work.instructions:
+        return kernel.flops / machine.rates.contracted_ops
+    return (work.instructions + work.sums) / speeds_of(machine).instructions
 
 
 def copy_us(size: int, rates: Rates) -> float:

@@ -241,9 +241,9 @@ class _Steps:
         region: int = 0,
     ) -> KernelStep:
         number = self.kernels.setdefault(kernel, len(self.kernels))
-        us = cold_us = kernel_us(kernel, instruction, self.rates)
+        us = cold_us = kernel_us(kernel, instruction, self.machine)
         if self.hot is not None:
-            us = kernel_us(kernel, instruction, self.rates, hot=True)
+            us = kernel_us(kernel, instruction, self.machine, hot=True)
         chunks = self._chunks(kernel, us, allocations, hot)
         stride = 0
         if kernel.scratch_bytes:

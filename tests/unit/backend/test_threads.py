@@ -13,6 +13,8 @@ import time
 import numpy as np
 import pytest
 
+from hlo import driver
+from hlo.backend.compilation import Compilation
 from hlo.backend.entry import pool_door_ir, pool_ir, process
 from hlo.backend.linking import native
 from hlo.backend.planning.program import KernelStep
@@ -71,6 +73,22 @@ def test_short_programs_take_who_is_awake() -> None:
     program = program_of(planned(shorter(60_000)), 2, COMMON)
     assert program.team is Team.AWAKE
     assert all(isinstance(s, KernelStep) and s.chunks > 1 for s in program.steps)
+
+
+def test_products_of_wide_numbers_wake_the_pool_sooner() -> None:
+    """A complex product is four, and vectors hold half as many f64."""
+
+    def team(dtype: str) -> Team:
+        text = f"""HloModule m
+ENTRY e {{
+  a = {dtype}[128,128] parameter(0)
+  b = {dtype}[128,128] parameter(1)
+  ROOT r = {dtype}[128,128] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}"""
+        return Compilation(driver.parse(text), threads=2, machine=COMMON).program.team
+
+    assert team("f32") is Team.AWAKE
+    assert team("c128") is Team.WOKEN
 
 
 PROCESS = """
