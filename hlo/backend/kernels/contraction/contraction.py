@@ -16,12 +16,9 @@ from msgspec.structs import replace
 from hlo.analysis.fusibility import contraction_of
 from hlo.backend.ir.kernel import (
     NONE_KNOWN,
-    Kernel,
     KernelCall,
     KernelSequence,
     KnownLeaves,
-    Prepared,
-    Preparing,
     Sums,
 )
 from hlo.backend.isa.target import Target
@@ -44,7 +41,7 @@ from hlo.backend.kernels.contraction.buffer_numbers import (
     fusion_buffers,
     placed,
 )
-from hlo.backend.kernels.contraction.calls import TOLD_BYTES, Calls, Made
+from hlo.backend.kernels.contraction.calls import TOLD_BYTES
 from hlo.backend.kernels.contraction.computed_columns import packs_computed
 from hlo.backend.kernels.contraction.convolution import Base
 from hlo.backend.kernels.contraction.convolution_form import Form
@@ -58,6 +55,7 @@ from hlo.backend.kernels.contraction.convolution_look import (
 from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
 from hlo.backend.kernels.contraction.convolution_words import held_in_words
 from hlo.backend.kernels.contraction.estimate import reach
+from hlo.backend.kernels.contraction.factor_calls import FactorCalls
 from hlo.backend.kernels.contraction.gates import gated_plan
 from hlo.backend.kernels.contraction.gemv import Axpys, Dots, streamed
 from hlo.backend.kernels.contraction.mirror import MIRRORED, UPPER, mirror_kernel, upper_half
@@ -68,7 +66,6 @@ from hlo.backend.kernels.contraction.panels import packing_kernel
 from hlo.backend.kernels.contraction.prepared import (
     PreparedPanels,
     PreparedTiles,
-    PreparedWords,
     PreparedZeros,
     is_prepared,
 )
@@ -100,6 +97,12 @@ from hlo.backend.kernels.contraction.vector_plan import (
     is_turned,
     vector_sums,
 )
+from hlo.backend.kernels.contraction.word_dots import WordDots, dots_of_words
+from hlo.backend.kernels.contraction.word_stream import WordStream, words_streamed
+from hlo.backend.kernels.contraction.word_stream_nest import (
+    word_stream_schedule,
+    word_stream_sums,
+)
 from hlo.backend.kernels.contraction.word_zeros import (
     WORD_BYTES,
     without_zeros,
@@ -108,7 +111,6 @@ from hlo.backend.kernels.contraction.word_zeros import (
     zeros_contraction,
 )
 from hlo.backend.kernels.contraction.words import Worded, in_words
-from hlo.backend.kernels.contraction.words_packing import words_kernel, words_schedule
 from hlo.backend.kernels.contraction.zero_look import bands_of_zeros, limited
 from hlo.backend.loops.schedule import Plan
 from hlo.errors import HloError
@@ -179,45 +181,17 @@ def _fused_kernels(
     return contraction_kernels(contraction, target, epilogue, buffers, known)
 
 
-class _Sequence(Calls):
+class _Sequence(FactorCalls):
     """The sequence being made."""
 
     def __init__(
         self, target: Target, epilogue: Epilogue | None, buffers: BufferNumbers, known: KnownLeaves
     ) -> None:
-        super().__init__(target, buffers.temporaries)
+        super().__init__(target, buffers.temporaries, known)
         self.epilogue = epilogue
         self.buffers = buffers
-        self.known = known
-        self.prepared: dict[int, Prepared] = {}  # by their places
-        self.early: set[int] = set(known.kept)  # places that do not wait for an iteration
         self.stores_once = True  # each result
         self.sums: Sums | None = None
-
-    def add_before(
-        self, kernel: Kernel, source: int, size: int, schedule: Made, starts: Sequence[int] = ()
-    ) -> int:
-        """A kernel that writes a new temporary from a buffer (from starts in it); the temporary's
-        place.
-        """
-        place = self.next_place
-        self.temporaries.append(size)
-        self.call(kernel, schedule, source, place, *starts, is_early=source in self.early)
-        if source in self.early:
-            self.early.add(place)
-        return place
-
-    def is_known(self, place: int) -> bool:
-        """Whether a buffer is a constant, or made of one when the program is compiled."""
-        return place in self.known.leaves or place in self.prepared
-
-    def prepare(self, step: Preparing, source: int, size: int) -> int:
-        """A new temporary that is made of a known buffer when the program is compiled."""
-        place, number = self.next_place, len(self.temporaries)
-        before = self.prepared.get(source) or Prepared(0, source, ())
-        self.prepared[place] = Prepared(number, before.leaf, (*before.steps, step))
-        self.temporaries.append(size)
-        return place
 
     def copied(
         self, instruction: Instruction, c: Contraction, arrays: Sequence[Base]
@@ -251,12 +225,14 @@ class _Sequence(Calls):
         if is_turned(c, ring):
             c = self._turned(self._in_memory(c, "rhs"), ring)
         c = self._in_memory(c, "lhs")
+        if self._add_word_stream(c, ring, others):
+            return self._made()
         is_tiled = self._is_converted_once(c, ring)
         if not is_tiled and (split := split_stream(c, ring, self.next_place)) is not None:
             self._add_parts(c, ring, split, others)
         elif not is_tiled and (stream := streamed(c, ring, self.epilogue)) is not None:
             self.sums = vector_sums(stream.c, ring)
-            self._stream(stream, *others)
+            self._stream(stream, c.lhs.buffer, c.rhs.buffer, *others)
         else:
             self._add_blocked(c, ring, others)
         return self._made()
@@ -328,15 +304,7 @@ class _Sequence(Calls):
         """The product on words, after what makes them."""
         c = worded.contraction
         for side, words in (("lhs", worded.lhs), ("rhs", worded.rhs)):
-            if not words.is_copied:
-                continue
-            source, size = words.source.buffer, words.size_bytes
-            if self.is_known(source):
-                place = self.prepare(PreparedWords(words), source, size)
-            else:
-                kernel, starts = words_kernel(words, self.target), start_buffers([words.source])
-                shown = partial(words_schedule, words, side)
-                place = self.add_before(kernel, source, size, shown, starts)
+            place = self.in_words(words, side)
             c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
         if worded.lhs.is_moved:
             result, *rest = others
@@ -381,10 +349,42 @@ class _Sequence(Calls):
         before = self.told(c, early, is_early=True) if early else None
         told = self.told(c, [one for one in looked if one not in early], before=before)
         add()
+        self._once_more(c, ring, others, told)
+
+    def _once_more(self, c: Contraction, ring: Ring, others: tuple[int, ...], told: int) -> None:
+        """The product where a byte says that the one before was not right."""
         fast, sums = len(self.calls), self.sums
         self._product(planned_small(c, ring), self.epilogue, *others)
         self.only_if(told, fast)
         self.sums, self.stores_once = sums, False
+
+    def _add_word_stream(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> bool:
+        """The product of few rows on words that nothing of the matrix is copied for, if it is one;
+        where subnormal numbers are met, it is made once more. Factors that are known, or kept by a
+        loop, become words beforehand.
+        """
+        left, right = c.lhs.buffer, c.rhs.buffer
+        if any(self.is_known(place) or place in self.early for place in (left, right)):
+            return False
+        if (worded := dots_of_words(c, ring)) is not None:
+            self.sums = vector_sums(worded.contraction, worded.ring)
+            left = self.in_words(worded.lhs, "lhs")
+            self._stream(WordDots(worded, self.epilogue), left, right, *others)
+            return True
+        if (found := words_streamed(c, ring)) is None:
+            return False
+        told = None
+        if self.target.mode == "strict" and c.rhs.dtype is dt.BF16:
+            told = self.told(c, [("lhs", left)])
+        stream = WordStream(found, self.epilogue, looks=told is not None)
+        left, starts = self.in_words(found.lhs, "lhs"), start_buffers((stream.c.lhs, c.rhs))
+        byte = () if told is None else (told,)
+        shown = partial(word_stream_schedule, stream)
+        self.call(stream.kernel(), shown, left, right, *others, *starts, *byte)
+        self.sums = word_stream_sums(stream.c)
+        if told is not None:
+            self._once_more(c, ring, others, told)
+        return True
 
     def repaired(self, c: Contraction, form: Form, met: tuple[int, ...]) -> KernelSequence:
         """The product, and what is done where zeros met factors that are not finite."""
@@ -406,11 +406,10 @@ class _Sequence(Calls):
         made = self.finished(c)
         return replace(made, calls=(*made.calls, *further))
 
-    def _stream(self, stream: Dots | Axpys, *others: int) -> None:
+    def _stream(self, stream: Dots | Axpys, *places: int) -> None:
         """A product of few rows, which reads the other factor once."""
-        factors = stream.c.lhs, stream.c.rhs
-        places = *(f.buffer for f in factors), *others, *start_buffers(factors)
-        self.call(stream.kernel(), partial(vector_schedule, stream), *places)
+        starts = start_buffers((stream.c.lhs, stream.c.rhs))
+        self.call(stream.kernel(), partial(vector_schedule, stream), *places, *starts)
 
     def _product(self, plan: ProductPlan, epilogue: Epilogue | None, *others: int) -> None:
         """The blocked product, after what packs its factors before it."""
@@ -469,7 +468,7 @@ class _Sequence(Calls):
         is_tiled = self._is_converted_once(parted, ring)
         if not is_tiled and (stream := streamed(parted, ring)) is not None:
             self.sums = parts_sums(vector_sums(stream.c, ring), parts)
-            self._stream(stream, place)
+            self._stream(stream, c.lhs.buffer, c.rhs.buffer, place)
         else:
             plan = planned(parted, ring)
             self.sums = parts_sums(plan.sums, parts)

@@ -137,6 +137,22 @@ def vector_work(c: Contraction, ring: Ring) -> Work:
     )
 
 
+def word_stream_work(c: Contraction, ring: Ring, rows: int) -> Work:
+    """Of word_stream.py's kernel, whose contraction counts depths of elements: a vector of words is
+    a shuffle or two, and for DEPTHS rows each sum is read and stored once.
+    """
+    assert ring.dot is not None, "of words"
+    group = ring.dot.group
+    words = c.batches * -(-c.k // group) * -(-c.n // ring.lanes)
+    made, sums = group / 2, 2 * rows * 2 / DEPTHS
+    return Work(
+        instructions=words * (rows * instructions(ring) + made + sums),
+        moved=c.batches * c.k * c.n * c.rhs.dtype.item_bytes,
+        reach=reach(c),
+        is_stream=True,
+    )
+
+
 def copy_work(moved: int, reach: int) -> Work:
     """Of a kernel that looks at a factor or makes it ready: bytes that it reads and writes, of all
     that the product works on.

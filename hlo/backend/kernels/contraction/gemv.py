@@ -20,7 +20,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.axes import Axes, Contraction, merged, only
+from hlo.backend.kernels.contraction.axes import Axes, Contraction, merged, only, static_offset
 from hlo.backend.kernels.contraction.beginnings import (
     address_0,
     beginnings_of,
@@ -46,7 +46,6 @@ from hlo.backend.kernels.contraction.vector_plan import (
     streams_columns,
 )
 from hlo.backend.lanes.masked import below, first_of
-from hlo.ir.dtype import DType
 
 UNIT_BYTES = 64 << 10  # The least of the matrix that is worth a unit.
 UNITS = 32
@@ -66,13 +65,14 @@ def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Do
     return Axpys(c, ring, epilogue) if streams_columns(c, ring) else None
 
 
-class _Streaming:
+class Streaming:
     """What both forms share: the addresses of one batch, and the kernel around its units. blocks:
     of columns.
     """
 
     blocks: int
     scratch_bytes = 0
+    further = 0  # Buffers between starts and scratch: a byte that is told something.
 
     def __init__(self, c: Contraction, ring: Ring, epilogue: Epilogue | None) -> None:
         self.w = Writer()
@@ -86,8 +86,11 @@ class _Streaming:
         lhs, rhs = (w.buffer_address(i) for i in range(2))
         self.result = Result(w, self.ring, c.out, 2, self.epilogue)
         first = 2 + self.result.buffers  # of the starts
+        last = first + len(start_buffers((c.lhs, c.rhs)))
+        if self.further:
+            self.told = w.buffer_address(last)
         if scratch_bytes:
-            self.scratch = w.buffer_address(first + len(start_buffers((c.lhs, c.rhs))))
+            self.scratch = w.buffer_address(last + self.further)
         lhs = address_0(w, lhs, c.lhs, first)
         place = element_0(w, rhs, c.rhs, first + beginnings_of(c.lhs))
 
@@ -124,19 +127,10 @@ class _Streaming:
         self.result.store(sums, add(w, index, times(w, column, step)), step, mask)
 
 
-def static_offset(index: int, axes: Axes, side: str) -> int:
-    """Offset of a linear index that is known now."""
-    offset = 0
-    for axis in reversed(axes):
-        index, part = divmod(index, axis.size)
-        offset += part * getattr(axis, side)
-    return offset
-
-
 # -- dots --------------------------------------------------------------------------------------
 
 
-class Dots(_Streaming):
+class Dots(Streaming):
     """Rows x `at_once` columns x `chains` of sums in registers; depth in vectors. A unit takes
     `size` of the `steps` of columns.
     """
@@ -176,21 +170,27 @@ class Dots(_Streaming):
         self, numbers: Sequence[int], columns: list[Place], start: Value, mask: Value | None
     ) -> None:
         """The results of some rows in these columns."""
+        totals = self._totals(self._row_places(numbers), columns)
+        for r, total in zip(numbers, totals, strict=True):
+            self._store(r, start, total, mask)
+
+    def _row_places(self, numbers: Sequence[int]) -> list[Value]:
+        """Where rows begin."""
+        w, c = self.w, self.c
+        offsets = [w.int(static_offset(r, c.rows, "lhs")) for r in numbers]
+        return [element_address(w, self.lhs, offset, c.lhs.dtype) for offset in offsets]
+
+    def _totals(self, rows: list[Value], columns: list[Place]) -> list[Parts]:
+        """Of some rows with these columns, a vector each."""
         w, c, ring = self.w, self.c, self.ring
-        rows = [
-            element_address(w, self.lhs, w.int(static_offset(r, c.rows, "lhs")), c.lhs.dtype)
-            for r in numbers
-        ]
         parts, width = ring.parts, ring.parts * self.at_once
         zeros = list(ring.zero(w, ring.lanes)) * (len(rows) * self.at_once * self.chains)
         sums = self._over_depth(c.depth, rows, columns, zeros)
         while len(sums) > len(rows) * width:
             half = len(sums) // 2
             sums = self._added(sums[:half], sums[half:])
-        for n, r in enumerate(numbers):
-            row = sums[n * width : (n + 1) * width]
-            totals = tuple(across(w, ring, row[i::parts]) for i in range(parts))
-            self._store(r, start, totals, mask)
+        own = [sums[n * width : (n + 1) * width] for n in range(len(rows))]
+        return [tuple(across(w, ring, row[i::parts]) for i in range(parts)) for row in own]
 
     def _column_places(self, start: Value) -> list[Place]:
         """Where the columns begin; those beyond the last repeat it."""
@@ -273,6 +273,12 @@ class Dots(_Streaming):
             own = self._step(at, mask, chain, rows, columns, own)
         return self._added(sums, own) if rounds else own
 
+    def _of_row(self, row: Value, k: Value, mask: Value | None) -> Parts:
+        """A vector of a row's depths."""
+        w, dtype = self.w, self.c.lhs.dtype
+        at = element_address(w, row, k, dtype)
+        return loaded(w, self.ring, dtype, at, self.ring.lanes, mask)
+
     def _zeros(self, like: list[Value]) -> list[Value]:
         return [self.w.zero(value.type) for value in like]
 
@@ -294,12 +300,9 @@ class Dots(_Streaming):
         count = len(sums) // self.chains
         others, own = (sums[: chain * count], sums[(chain + 1) * count :]), sums[chain * count :]
 
-        def vector(at: Value, dtype: DType) -> Parts:
-            return loaded(w, ring, dtype, element_address(w, at, k, dtype), ring.lanes, mask)
-
         begin(ring, *columns[:1])
         run = Run(k, c.depth[-1].size, is_whole=True)
-        left = [vector(at, c.lhs.dtype) for at in rows]
+        left = [self._of_row(at, k, mask) for at in rows]
         result: list[Parts] = [()] * (len(rows) * len(columns))
         for j, at in enumerate(columns):
             right = read(w, ring, c.rhs.dtype, at, run, ring.lanes, mask)
@@ -313,7 +316,7 @@ class Dots(_Streaming):
 # -- axpys -------------------------------------------------------------------------------------
 
 
-class Axpys(_Streaming):
+class Axpys(Streaming):
     """`depths` rows of the matrix at a time are added to the sums of a chunk of columns, `vectors`
     of them at a time. Few numbers of lhs wait in registers (is_held), others are read where they
     are used, once for these vectors.
