@@ -90,7 +90,12 @@ from hlo.backend.kernels.contraction.split import (
     sum_kernel,
 )
 from hlo.backend.kernels.contraction.tile_nest import tile_packing_schedule, tile_schedule
-from hlo.backend.kernels.contraction.turning import columns_along_depth, on_copy
+from hlo.backend.kernels.contraction.turning import (
+    columns_along_depth,
+    on_copy,
+    on_rows,
+    rows_as_numbers,
+)
 from hlo.backend.kernels.contraction.vector_nest import vector_schedule
 from hlo.backend.kernels.contraction.vector_plan import (
     is_converted_alone,
@@ -223,11 +228,13 @@ class _Sequence(FactorCalls):
             self._product(plan, self.epilogue, *others)
             return self._made()
         if is_turned(c, ring):
-            c = self._turned(self._in_memory(c, "rhs"), ring)
-        c = self._in_memory(c, "lhs")
+            c = self._turned(self.in_memory(c, "rhs"), ring)
+        c = self.in_memory(c, "lhs")
         if self._add_word_stream(c, ring, others):
             return self._made()
         is_tiled = self._is_converted_once(c, ring)
+        if not is_tiled and (packing := rows_as_numbers(c, ring)) is not None:
+            c = on_rows(c, packing, self._apart(packing, c, "lhs"))
         if not is_tiled and (split := split_stream(c, ring, self.next_place)) is not None:
             self._add_parts(c, ring, split, others)
         elif not is_tiled and (stream := streamed(c, ring, self.epilogue)) is not None:
@@ -237,23 +244,12 @@ class _Sequence(FactorCalls):
             self._add_blocked(c, ring, others)
         return self._made()
 
-    def _in_memory(self, c: Contraction, side: str) -> Contraction:
-        """The product of a factor that a kernel before it has computed."""
-        factor: Operand = getattr(c, side)
-        if factor.prologue is None:
-            return c
-        from hlo.backend.kernels.contraction.computed import materialised
-
-        self.calls.append(materialised(factor.prologue, self.target, place := self.next_place))
-        self.temporaries.append(factor.prologue.root.shape.size_bytes)
-        return replace(c, **{side: replace(factor, buffer=place, prologue=None)})
-
     def _add_blocked(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """A product of blocks of rows and columns, by what multiplies them best; the columns may be
         computed where they are packed as numbers of the ring.
         """
         if c.rhs.prologue is not None and not packs_computed(c, ring):
-            c = self._in_memory(c, "rhs")
+            c = self.in_memory(c, "rhs")
         if (tiles := tile_plan(c, ring)) is not None:
             self._unless_subnormal(c, ring, others, partial(self._add_tiles, tiles, others))
         elif (worded := in_words(c, ring, self.early)) is not None:

@@ -114,12 +114,15 @@ def _shared(plan: ProductPlan) -> tuple[float, int]:
 
 
 def vector_work(c: Contraction, ring: Ring) -> Work:
-    """Of gemv.py's kernels: dots load rows and columns for their products; axpys the columns, and
-    sums that they store again, each with a product of every depth.
+    """Of gemv.py's kernels: dots load rows and columns for their products, a group of rows after
+    the other; axpys the columns, and sums that they store again, each with a product of every
+    depth.
     """
-    rows, parts = len(row_groups(c.m)[0]), ring.parts
+    is_along = is_dots(c, ring)
+    groups = len(row_groups(c.m)) if is_along or ring.parts > 1 else 1
+    rows, parts = -(-c.m // groups), ring.parts
     products = rows * parts**2 * instructions(ring)
-    if is_dots(c, ring):
+    if is_along:
         columns = at_once(c, ring)
         vectors = c.n * -(-c.k // ring.lanes)
         loads = parts * (rows + columns) / columns
@@ -127,7 +130,6 @@ def vector_work(c: Contraction, ring: Ring) -> Work:
     else:
         vectors, loads, sums = c.k * -(-c.n // ring.lanes), 0.0, 0.0
         products += parts * (1 + 2 * rows / DEPTHS)
-    groups = len(row_groups(c.m))
     return Work(
         instructions=c.batches * vectors * groups * max(products, loads),
         sums=ACROSS * sums,

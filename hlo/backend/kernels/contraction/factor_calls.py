@@ -7,8 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from hlo.backend.ir.kernel import Kernel, KnownLeaves, Prepared, Preparing
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.axes import Contraction, Operand
 from hlo.backend.kernels.contraction.beginnings import start_buffers
 from hlo.backend.kernels.contraction.calls import Calls, Made
 from hlo.backend.kernels.contraction.prepared import PreparedWords
@@ -59,3 +62,14 @@ class FactorCalls(Calls):
             return self.prepare(PreparedWords(words), source, size)
         kernel, starts = words_kernel(words, self.target), start_buffers([words.source])
         return self.add_before(kernel, source, size, partial(words_schedule, words, side), starts)
+
+    def in_memory(self, c: Contraction, side: str) -> Contraction:
+        """The product of a factor that a kernel before it has computed."""
+        factor: Operand = getattr(c, side)
+        if factor.prologue is None:
+            return c
+        from hlo.backend.kernels.contraction.computed import materialised
+
+        self.calls.append(materialised(factor.prologue, self.target, place := self.next_place))
+        self.temporaries.append(factor.prologue.root.shape.size_bytes)
+        return replace(c, **{side: replace(factor, buffer=place, prologue=None)})

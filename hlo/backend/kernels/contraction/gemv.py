@@ -14,24 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from hlo.backend.ir.arithmetic import add, advanced, clipped, divided, split_index, strided, times
+from hlo.backend.ir.arithmetic import add, advanced, clipped, divided, times
 from hlo.backend.ir.control import loop, ranged
-from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import counted
-from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.contraction.axes import Axes, Contraction, merged, only, static_offset
-from hlo.backend.kernels.contraction.beginnings import (
-    address_0,
-    beginnings_of,
-    element_0,
-    start_buffers,
-)
-from hlo.backend.kernels.contraction.estimate import vector_work
 from hlo.backend.kernels.contraction.lane_sums import across
+from hlo.backend.kernels.contraction.matrix_ahead import RowsAhead
 from hlo.backend.kernels.contraction.places import Place, Run, begin, moved, outside, read, told
-from hlo.backend.kernels.contraction.result import Epilogue, Result
+from hlo.backend.kernels.contraction.result import Epilogue
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
+from hlo.backend.kernels.contraction.streaming import Streaming
 from hlo.backend.kernels.contraction.sum_blocks import BLOCK, block_sizes
 from hlo.backend.kernels.contraction.vector_plan import (
     DEPTHS,
@@ -47,9 +41,6 @@ from hlo.backend.kernels.contraction.vector_plan import (
 )
 from hlo.backend.lanes.masked import below, first_of
 
-UNIT_BYTES = 64 << 10  # The least of the matrix that is worth a unit.
-UNITS = 32
-
 
 def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Dots | Axpys | None:
     """The kernel for few rows, to be written; None where the blocked product is better.
@@ -63,68 +54,6 @@ def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Do
     if is_dots(c, ring):
         return Dots(c, ring, epilogue)
     return Axpys(c, ring, epilogue) if streams_columns(c, ring) else None
-
-
-class Streaming:
-    """What both forms share: the addresses of one batch, and the kernel around its units. blocks:
-    of columns.
-    """
-
-    blocks: int
-    scratch_bytes = 0
-    further = 0  # Buffers between starts and scratch: a byte that is told something.
-
-    def __init__(self, c: Contraction, ring: Ring, epilogue: Epilogue | None) -> None:
-        self.w = Writer()
-        self.c = c
-        self.ring = ring
-        self.epilogue = epilogue
-
-    def _kernel(self, body: Callable[[Value], None]) -> Kernel:
-        """A unit is (batch, block); body(block) runs with the batch's addresses set."""
-        w, c, blocks, scratch_bytes = self.w, self.c, self.blocks, self.scratch_bytes
-        lhs, rhs = (w.buffer_address(i) for i in range(2))
-        self.result = Result(w, self.ring, c.out, 2, self.epilogue)
-        first = 2 + self.result.buffers  # of the starts
-        last = first + len(start_buffers((c.lhs, c.rhs)))
-        if self.further:
-            self.told = w.buffer_address(last)
-        if scratch_bytes:
-            self.scratch = w.buffer_address(last + self.further)
-        lhs = address_0(w, lhs, c.lhs, first)
-        place = element_0(w, rhs, c.rhs, first + beginnings_of(c.lhs))
-
-        def unit(u: Value) -> None:
-            b, block = split_index(w, u, (1 << 40, blocks))
-            axes = {s: [(a.size, getattr(a, s)) for a in c.batch] for s in ("lhs", "rhs", "out")}
-            self.lhs = element_address(w, lhs, strided(w, b, axes["lhs"]), c.lhs.dtype)
-            self.rhs = moved(w, place, b, axes["rhs"], c.rhs.dtype)
-            self.out_index = strided(w, b, axes["out"])
-            body(block)
-
-        ranged(w, BEGIN, END, unit)
-        matrix = round(c.batches * c.k * c.n * c.rhs.read_bytes)
-        return Kernel(
-            w.kernel_function(),
-            c.batches * blocks,
-            *w.beside,
-            scratch_bytes=scratch_bytes,
-            bytes_moved=matrix,
-            flops=c.flops,
-            work=vector_work(c, self.ring),
-        )
-
-    def _blocks(self, things: int) -> int:
-        """Blocks into which `things` parts of the matrix are shared."""
-        c = self.c
-        size = c.k * c.n * c.rhs.dtype.item_bytes
-        return max(1, min(things, UNITS, size // UNIT_BYTES))
-
-    def _store(self, row: int, column: Value, sums: Parts, mask: Value | None) -> None:
-        w = self.w
-        step = self.c.columns[-1].out if self.c.columns else 1
-        index = add(w, self.out_index, w.int(static_offset(row, self.c.rows, "out")))
-        self.result.store(sums, add(w, index, times(w, column, step)), step, mask)
 
 
 # -- dots --------------------------------------------------------------------------------------
@@ -319,7 +248,7 @@ class Dots(Streaming):
 class Axpys(Streaming):
     """`depths` rows of the matrix at a time are added to the sums of a chunk of columns, `vectors`
     of them at a time. Few numbers of lhs wait in registers (is_held), others are read where they
-    are used, once for these vectors.
+    are used, once for these vectors. groups: of lhs's rows, that meet these one after the other.
     """
 
     def __init__(self, c: Contraction, ring: Ring, epilogue: Epilogue | None) -> None:
@@ -333,9 +262,12 @@ class Axpys(Streaming):
         most = 16 if ring.registers == 32 else 8
         self.depths = max(1, min(DEPTHS, c.k))
         self.is_held = c.m * ring.parts * self.depths <= most
-        sums = len(row_groups(c.m)[0]) * ring.parts
-        self.vectors = 1 if self.is_held else max(1, min(2, most // sums))
+        is_whole = ring.parts == 1
+        self.groups = [range(c.m)] if is_whole else row_groups(c.m)
+        held = self.depths if is_whole else len(self.groups[0]) * ring.parts
+        self.vectors = 1 if self.is_held else max(1, min(2, most // held))
         self.has_totals = ring.rounds and c.k > BLOCK
+        self.ahead = RowsAhead.of(c, ring.target.machine)
         self.sums_size = c.m * self.chunk * ring.parts
         self.scratch_bytes = (1 + self.has_totals) * self.sums_size * ring.scalar_bytes
 
@@ -460,21 +392,34 @@ class Axpys(Streaming):
         def at_run(rows: Sequence[int], at: Value, mask: Value | None, vectors: int) -> None:
             begin(ring, *matrix_rows[:1])
             places = [add(w, at, w.int(v * ring.lanes)) for v in range(vectors)]
-            sums = [[self._at(self._sum_addresses(r, p)) for p in places] for r in rows]
-            for d, row in enumerate(matrix_rows):
-                found = [self._columns_of(row, place, mask) for place in places]
-                for n, r in enumerate(rows):
-                    number = held[d][r] if held else self._number(bases[d], r)
-                    pairs = zip(sums[n], found, strict=True)
-                    sums[n] = [ring.multiply_add(w, total, number, x) for total, x in pairs]
-            for r, totals in zip(rows, sums, strict=True):
-                for total, place in zip(totals, places, strict=True):
-                    self._put(total, self._sum_addresses(r, place))
+            self.ahead.ask(w, matrix_rows, at, depths * axis.rhs, vectors * ring.lanes)
+            columns: dict[int, list[Parts]] = {}
+            sums: dict[int, list[Parts]] = {}
+            for r, d in self._order(rows, depths):
+                if d == 0:
+                    sums[r] = [self._at(self._sum_addresses(r, p)) for p in places]
+                if d not in columns:
+                    columns[d] = [self._columns_of(matrix_rows[d], p, mask) for p in places]
+                number = held[d][r] if held else self._number(bases[d], r)
+                pairs = zip(sums[r], columns[d], strict=True)
+                sums[r] = [ring.multiply_add(w, total, number, x) for total, x in pairs]
+                if d == depths - 1:
+                    for total, place in zip(sums.pop(r), places, strict=True):
+                        self._put(total, self._sum_addresses(r, place))
 
         with outside(matrix_rows[0]):
-            for rows in row_groups(c.m):
+            for rows in self.groups:
                 self._each_run(partial(at_run, rows), self.vectors)
         return []
+
+    def _order(self, rows: Sequence[int], depths: int) -> list[tuple[int, int]]:
+        """Each row's depths one after the other. Registers hold all rows of the matrix, each as one
+        vector, while the rows of lhs come; two parts of each would leave too few, so that a group
+        of sums stays there instead.
+        """
+        if self.ring.parts == 1:
+            return [(r, d) for r in rows for d in range(depths)]
+        return [(r, d) for d in range(depths) for r in rows]
 
     def _columns_of(self, row: Place, at: Value, mask: Value | None) -> Parts:
         """A vector of a row of the matrix. at: the column within the chunk, whose first one an

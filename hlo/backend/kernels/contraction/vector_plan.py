@@ -106,7 +106,7 @@ def is_turned(c: Contraction, ring: Ring) -> bool:
 
 
 def row_groups(rows: int) -> list[range]:
-    """Rows that meet columns together, the rest of them while these are in the first cache."""
+    """Rows that columns along depth meet together, the rest while these are in the first cache."""
     groups = max(1, -(-rows // ROWS_AT_ONCE))
     size = -(-rows // groups)
     return [range(first, min(first + size, rows)) for first in range(0, rows, size)] or [range(0)]

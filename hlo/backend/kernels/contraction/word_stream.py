@@ -29,9 +29,10 @@ from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.axes import Contraction, static_offset
 from hlo.backend.kernels.contraction.elements import held
 from hlo.backend.kernels.contraction.estimate import word_stream_work
-from hlo.backend.kernels.contraction.gemv import Streaming
+from hlo.backend.kernels.contraction.matrix_ahead import RowsAhead
 from hlo.backend.kernels.contraction.result import Epilogue
 from hlo.backend.kernels.contraction.ring import Ring, element_address
+from hlo.backend.kernels.contraction.streaming import Streaming
 from hlo.backend.kernels.contraction.subnormal_look import are_subnormal, tell
 from hlo.backend.kernels.contraction.sum_blocks import BLOCK
 from hlo.backend.kernels.contraction.vector_plan import (
@@ -110,8 +111,7 @@ class WordStream(Streaming):
         self.vectors = self.dot.group  # Of words, and of sums of a row, in a step.
         self.elements = self.vectors * ring.lanes  # Columns of a step.
         self.depths = _depths(words)
-        size = c.k * c.n * c.rhs.dtype.item_bytes
-        self.asks_ahead = size > 2 * ring.target.machine.last_cache.bytes
+        self.ahead = RowsAhead.of(c, ring.target.machine)
         steps = -(-c.n // self.elements)
         blocks = -(-self.rows * c.n * ring.scalar_bytes // CHUNK_BYTES)
         if c.batches * blocks < LEAST_UNITS:
@@ -258,8 +258,7 @@ class WordStream(Streaming):
         w, dtype, group = self.w, self.c.rhs.dtype, self.vectors
         type = vector_of(storage_scalar(dtype), self.elements)
         mask = masked.first_of(count, self.elements) if count < self.elements else None
-        if self.asks_ahead:
-            self._ask_ahead(rows)
+        self.ahead.ask(w, rows, w.int(0), self.depths * self.c.depth[0].rhs, self.elements)
         raw = [masked.load(w, type, at, dtype.item_bytes, mask) for at in rows]
         if self.looks:
             tell(w, are_subnormal(w, raw), self.told)
@@ -267,18 +266,6 @@ class WordStream(Streaming):
         made += [w.zero(made[0].type)] * (-len(made) % group)
         groups = range(0, len(made), group)
         return [_turned(w, made[first : first + group]) for first in groups]
-
-    def _ask_ahead(self, rows: list[Value]) -> None:
-        """Hints for the lines of the next rows, which may lie behind the matrix: these are far
-        apart, and a processor's own prefetcher ends at a page.
-        """
-        w, (axis,), size = self.w, self.c.depth, self.c.rhs.dtype.item_bytes
-        ahead = self.depths * axis.rhs * size
-        line = self.ring.target.machine.line_bytes
-        for at in rows:
-            for byte in range(0, self.elements * size, line):
-                there = w.offset("getelementptr", at, w.int(ahead + byte), "i8")
-                w.call_declared("llvm.prefetch.p0", there, *(w.int(n, "i32") for n in (0, 2, 1)))
 
 
 def _depths(words: StreamedWords) -> int:
