@@ -30,6 +30,7 @@ from hlo.backend.kernels.contraction.sum_blocks import BLOCK, block_sizes
 from hlo.backend.kernels.contraction.vector_plan import (
     DEPTHS,
     LEAST_UNITS,
+    ROWS_AT_ONCE,
     at_once,
     chains,
     column_blocks,
@@ -262,9 +263,9 @@ class Axpys(Streaming):
         most = 16 if ring.registers == 32 else 8
         self.depths = max(1, min(DEPTHS, c.k))
         self.is_held = c.m * ring.parts * self.depths <= most
-        is_whole = ring.parts == 1
-        self.groups = [range(c.m)] if is_whole else row_groups(c.m)
-        held = self.depths if is_whole else len(self.groups[0]) * ring.parts
+        self.holds_matrix = ring.parts == 1 and c.m > ROWS_AT_ONCE
+        self.groups = [range(c.m)] if self.holds_matrix else row_groups(c.m)
+        held = self.depths if self.holds_matrix else len(self.groups[0]) * ring.parts
         self.vectors = 1 if self.is_held else max(1, min(2, most // held))
         self.has_totals = ring.rounds and c.k > BLOCK
         self.ahead = RowsAhead.of(c, ring.target.machine)
@@ -413,11 +414,11 @@ class Axpys(Streaming):
         return []
 
     def _order(self, rows: Sequence[int], depths: int) -> list[tuple[int, int]]:
-        """Each row's depths one after the other. Registers hold all rows of the matrix, each as one
-        vector, while the rows of lhs come; two parts of each would leave too few, so that a group
-        of sums stays there instead.
+        """Registers hold the sums of few rows while those of the matrix come; of more they hold the
+        rows of the matrix, whose depths each row of lhs takes one after the other. Two parts of
+        each would leave too few registers: groups of sums.
         """
-        if self.ring.parts == 1:
+        if self.holds_matrix:
             return [(r, d) for r in rows for d in range(depths)]
         return [(r, d) for d in range(depths) for r in rows]
 
