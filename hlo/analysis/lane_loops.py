@@ -92,13 +92,13 @@ def row_loop_of(fusion: Instruction) -> Instruction | None:
         return None
     around = {root, loop, loop.operands[0], *results}
     starts = [m for m in callee.instructions if m not in around]
-    sources = [m for m in starts if m.opcode != "broadcast"]
-    if any(m.opcode not in ("parameter", "constant", "slice") for m in sources):
+    sources = [m for m in starts if m.opcode not in ("broadcast", "slice")]
+    if any(m.opcode not in ("parameter", "constant") for m in sources):
         return None
     found = row_loop(loop)
     if (
         found is None
-        or not _are_tables(loop, found, sources)
+        or not _are_tables(loop, found, starts)
         or any(not r.shape.is_array or not r.shape.dims for r in results)
     ):
         return None
@@ -107,11 +107,11 @@ def row_loop_of(fusion: Instruction) -> Instruction | None:
     )
 
 
-def _are_tables(loop: Instruction, found: LaneLoop, sources: list[Instruction]) -> bool:
+def _are_tables(loop: Instruction, found: LaneLoop, starts: list[Instruction]) -> bool:
     """Whether the slices among what a loop begins with are such of parameters, of which trips read
     rows and no more.
     """
-    sliced = {m for m in sources if m.opcode == "slice"}
+    sliced = {m for m in starts if m.opcode == "slice"}
     begins = enumerate(loop.operands[0].operands)
     return all(m.operands[0].opcode == "parameter" for m in sliced) and all(
         k in found.tables for k, o in begins if o in sliced
