@@ -15,10 +15,10 @@ it: loops of few elements stay far below.
 from __future__ import annotations
 
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.axes import dot_contraction
-from hlo.backend.kernels.contraction.convolution import convolution_contraction
-from hlo.backend.kernels.contraction.ring import ring_of
-from hlo.backend.kernels.contraction.words import dot_product
+from hlo.backend.kernels.contraction.problem.axes import dot_contraction
+from hlo.backend.kernels.contraction.convolutions.convolution import convolution_contraction
+from hlo.backend.kernels.contraction.problem.ring import ring_of
+from hlo.backend.kernels.contraction.words.words import dot_product
 from hlo.backend.limits import Limits
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module

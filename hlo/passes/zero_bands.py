@@ -3,7 +3,7 @@
     dot(select(iota >= iota, x, 0), y)  =>  .., backend_config={"hlo":{"zeros":[[0,0,1,-699,0]]}}
 
 A triangular factor's product is half the work. Whether it may be left out, the run decides: it
-looks whether the factor is zero there and what it meets is finite (contraction/zero_look.py), so
+looks whether the factor is zero there and what it meets is finite (contraction/products/zero_look.py), so
 that what is said here need not be proved, and other passes may do with the dot what they like.
 """
 

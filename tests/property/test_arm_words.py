@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 import hlo
 from hlo import driver
-from hlo.backend.kernels.contraction.tile_shape import row_steps
+from hlo.backend.kernels.contraction.microkernels.tile_shape import row_steps
 from hlo.ir.module import Module
 from hlo.machine import NAMED, Machine
 from tests.support import emulated_arm

@@ -16,8 +16,8 @@ import pytest
 import hlo
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.kernels.contraction import contraction, convolution_form, convolution_look
-from hlo.backend.kernels.contraction.convolution_form import Form
-from hlo.backend.kernels.contraction.convolution_panel import Panel
+from hlo.backend.kernels.contraction.convolutions.form import Form
+from hlo.backend.kernels.contraction.convolutions.panel import Panel
 from tests.support.contraction_harness import target_of
 
 LABELS = {

@@ -93,16 +93,16 @@ ALLOWED = {
     """,
     "a call for each dimension of an array, of which what runs has 64, or loop of our own plan": """
         backend.emitters.blocked_sums.BlockedSums._blocks*2
-        backend.kernels.contraction.gemv.Dots._run.added*2
-        backend.kernels.contraction.split.sum_kernel.at_row.at_vector.added*2
+        backend.kernels.contraction.vectors.gemv.Dots._run.added*2
+        backend.kernels.contraction.products.split.sum_kernel.at_row.at_vector.added*2
         backend.emitters.blocked_sums.BlockedSums._over*2
         backend.emitters.blocked_sums.looped.over*2
-        backend.kernels.contraction.assembly._Text.nest
-        backend.kernels.contraction.convolution_resum._Resum._taps*3
-        backend.kernels.contraction.direct_form.Direct.under_taps*2
-        backend.kernels.contraction.gemv.Dots._over_depth*3
-        backend.kernels.contraction.microkernel._in_blocks*2
-        backend.kernels.contraction.microkernel._over_depth*3
+        backend.kernels.contraction.microkernels.assembly._Text.nest
+        backend.kernels.contraction.convolutions.resum._Resum._taps*3
+        backend.kernels.contraction.direct.form.Direct.under_taps*2
+        backend.kernels.contraction.vectors.gemv.Dots._over_depth*3
+        backend.kernels.contraction.microkernels.microkernel._in_blocks*2
+        backend.kernels.contraction.microkernels.microkernel._over_depth*3
         backend.loops.domain._boxes*2 backend.kernels.scatter.scatter._Build._positions*2
         backend.kernels.scatter.scatter._Build._window*3
         backend.kernels.scatter.select_scatter._Build._steps*2
@@ -122,9 +122,9 @@ ALLOWED = {
         tools.ulp.ulp_distance
     """,
     "one more level at most: a variant, a wrapper, or the part that is another's": """
-        backend.kernels.contraction.axes.Contraction.swapped
+        backend.kernels.contraction.problem.axes.Contraction.swapped
         backend.planning.families.kernel_makers
-        backend.kernels.contraction.convolution_form.Form.dtype
+        backend.kernels.contraction.convolutions.form.Form.dtype
         backend.kernels.contraction.contraction._fused_kernels*2
         backend.planning.update_order._updated_by_fusion*2
         parser.build.ModuleBuilder._wrapped*2
@@ -154,11 +154,11 @@ ALLOWED = {
         backend.plan_rows.PlanRow.us
         indexing.affine.Atom.__init__*2 backend.lanes.nest.Nest.depth
         backend.entry.polling._Function.place
-        backend.kernels.contraction.direct_rows.DirectRows._sums.summed
-        backend.kernels.contraction.direct_taps.DirectTaps._unit.summed
-        backend.kernels.contraction.microkernel.Factor.vector
-        backend.kernels.contraction.microkernel.Microkernel.ring
-        backend.kernels.contraction.ring.Ring.zero backend.kernels.sorting.row.Row.address
+        backend.kernels.contraction.direct.rows.DirectRows._sums.summed
+        backend.kernels.contraction.direct.taps.DirectTaps._unit.summed
+        backend.kernels.contraction.microkernels.microkernel.Factor.vector
+        backend.kernels.contraction.microkernels.microkernel.Microkernel.ring
+        backend.kernels.contraction.problem.ring.Ring.zero backend.kernels.sorting.row.Row.address
         ir.computation.Computation.__init__*3 ops.effects._runs_effects
         ops.normalization._Batch.sum analysis.blocking.Block.cut
         passes.constant_folding.constant_folding passes.cse.cse

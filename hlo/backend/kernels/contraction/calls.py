@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Kernel, KernelCall
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.axes import Contraction
-from hlo.backend.kernels.contraction.beginnings import start_buffers
-from hlo.backend.kernels.contraction.convolution_look import told_again_kernel, untold_kernel
+from hlo.backend.kernels.contraction.convolutions.look import told_again_kernel, untold_kernel
 from hlo.backend.kernels.contraction.estimate import copy_work
-from hlo.backend.kernels.contraction.subnormal_look import subnormal_kernel
-from hlo.backend.kernels.contraction.zero_look import looks_of
+from hlo.backend.kernels.contraction.problem.axes import Contraction
+from hlo.backend.kernels.contraction.problem.beginnings import start_buffers
+from hlo.backend.kernels.contraction.products.zero_look import looks_of
+from hlo.backend.kernels.contraction.words.subnormal_look import subnormal_kernel
 from hlo.backend.loops.schedule import LoopSchedule, Plan
 
 TOLD_BYTES = 1  # Bytes of what a look answers (convolution_look.py).

@@ -5,11 +5,11 @@ Contraction, Ring --packs_computed--> yes, or a kernel before the product stores
 
 from __future__ import annotations
 
-from hlo.backend.kernels.contraction.amx import tile_plan
-from hlo.backend.kernels.contraction.axes import Contraction
-from hlo.backend.kernels.contraction.product_plan import planned
-from hlo.backend.kernels.contraction.ring import Ring
-from hlo.backend.kernels.contraction.words import has_words
+from hlo.backend.kernels.contraction.matrix_units.amx import tile_plan
+from hlo.backend.kernels.contraction.problem.axes import Contraction
+from hlo.backend.kernels.contraction.problem.ring import Ring
+from hlo.backend.kernels.contraction.products.plan import planned
+from hlo.backend.kernels.contraction.words.words import has_words
 
 
 def packs_computed(c: Contraction, ring: Ring) -> bool:

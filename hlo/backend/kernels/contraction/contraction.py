@@ -22,10 +22,36 @@ from hlo.backend.ir.kernel import (
     Sums,
 )
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.amx import TilePlan, tile_plan
-from hlo.backend.kernels.contraction.amx_packing import tile_packing_kernel
-from hlo.backend.kernels.contraction.amx_product import AmxProduct
-from hlo.backend.kernels.contraction.axes import (
+from hlo.backend.kernels.contraction.calls import TOLD_BYTES
+from hlo.backend.kernels.contraction.computed_columns import packs_computed
+from hlo.backend.kernels.contraction.convolutions.convolution import Base
+from hlo.backend.kernels.contraction.convolutions.form import Form
+from hlo.backend.kernels.contraction.convolutions.look import (
+    look_kernel,
+    noting,
+    reads_factors_first,
+    reads_results_alone,
+    untold_kernel,
+)
+from hlo.backend.kernels.contraction.convolutions.padding import padding_kernel
+from hlo.backend.kernels.contraction.convolutions.repair import repair_kernel
+from hlo.backend.kernels.contraction.convolutions.words import held_in_words
+from hlo.backend.kernels.contraction.estimate import reach
+from hlo.backend.kernels.contraction.factor_calls import FactorCalls
+from hlo.backend.kernels.contraction.matrix_units.amx import TilePlan, tile_plan
+from hlo.backend.kernels.contraction.matrix_units.nest import tile_packing_schedule, tile_schedule
+from hlo.backend.kernels.contraction.matrix_units.packing import tile_packing_kernel
+from hlo.backend.kernels.contraction.matrix_units.product import AmxProduct
+from hlo.backend.kernels.contraction.packing.form import Packing
+from hlo.backend.kernels.contraction.packing.nest import packing_schedule
+from hlo.backend.kernels.contraction.packing.panels import packing_kernel
+from hlo.backend.kernels.contraction.prepared import (
+    PreparedPanels,
+    PreparedTiles,
+    PreparedZeros,
+    is_prepared,
+)
+from hlo.backend.kernels.contraction.problem.axes import (
     Axes,
     Contraction,
     Operand,
@@ -34,44 +60,24 @@ from hlo.backend.kernels.contraction.axes import (
     normal,
     result_bands,
 )
-from hlo.backend.kernels.contraction.beginnings import read_in_memory, start_buffers
-from hlo.backend.kernels.contraction.buffer_numbers import (
+from hlo.backend.kernels.contraction.problem.beginnings import read_in_memory, start_buffers
+from hlo.backend.kernels.contraction.problem.buffer_numbers import (
     DOT_BUFFERS,
     BufferNumbers,
     fusion_buffers,
     placed,
 )
-from hlo.backend.kernels.contraction.calls import TOLD_BYTES
-from hlo.backend.kernels.contraction.computed_columns import packs_computed
-from hlo.backend.kernels.contraction.convolution import Base
-from hlo.backend.kernels.contraction.convolution_form import Form
-from hlo.backend.kernels.contraction.convolution_look import (
-    look_kernel,
-    noting,
-    reads_factors_first,
-    reads_results_alone,
-    untold_kernel,
+from hlo.backend.kernels.contraction.problem.result import Epilogue
+from hlo.backend.kernels.contraction.problem.ring import Ring, ring_of
+from hlo.backend.kernels.contraction.products.gates import gated_plan
+from hlo.backend.kernels.contraction.products.mirror import (
+    MIRRORED,
+    UPPER,
+    mirror_kernel,
+    upper_half,
 )
-from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
-from hlo.backend.kernels.contraction.convolution_words import held_in_words
-from hlo.backend.kernels.contraction.estimate import reach
-from hlo.backend.kernels.contraction.factor_calls import FactorCalls
-from hlo.backend.kernels.contraction.gates import gated_plan
-from hlo.backend.kernels.contraction.gemv import Axpys, Dots, streamed
-from hlo.backend.kernels.contraction.mirror import MIRRORED, UPPER, mirror_kernel, upper_half
-from hlo.backend.kernels.contraction.packing_form import Packing
-from hlo.backend.kernels.contraction.packing_nest import packing_schedule
-from hlo.backend.kernels.contraction.padding import padding_kernel
-from hlo.backend.kernels.contraction.panels import packing_kernel
-from hlo.backend.kernels.contraction.prepared import (
-    PreparedPanels,
-    PreparedTiles,
-    PreparedZeros,
-    is_prepared,
-)
-from hlo.backend.kernels.contraction.product import product_kernel
-from hlo.backend.kernels.contraction.product_nest import product_schedule
-from hlo.backend.kernels.contraction.product_plan import (
+from hlo.backend.kernels.contraction.products.nest import product_schedule
+from hlo.backend.kernels.contraction.products.plan import (
     ProductPlan,
     Reading,
     in_runs,
@@ -79,44 +85,43 @@ from hlo.backend.kernels.contraction.product_plan import (
     planned,
     planned_small,
 )
-from hlo.backend.kernels.contraction.result import Epilogue
-from hlo.backend.kernels.contraction.ring import Ring, ring_of
-from hlo.backend.kernels.contraction.rows_before import with_rows_before
-from hlo.backend.kernels.contraction.split import (
+from hlo.backend.kernels.contraction.products.product import product_kernel
+from hlo.backend.kernels.contraction.products.rows_before import with_rows_before
+from hlo.backend.kernels.contraction.products.split import (
     parts_schedule,
     parts_sums,
     split_depth,
     split_stream,
     sum_kernel,
 )
-from hlo.backend.kernels.contraction.tile_nest import tile_packing_schedule, tile_schedule
-from hlo.backend.kernels.contraction.turning import (
+from hlo.backend.kernels.contraction.products.zero_look import bands_of_zeros, limited
+from hlo.backend.kernels.contraction.vectors.gemv import Axpys, Dots, streamed
+from hlo.backend.kernels.contraction.vectors.nest import vector_schedule
+from hlo.backend.kernels.contraction.vectors.plan import (
+    is_converted_alone,
+    is_turned,
+    vector_sums,
+)
+from hlo.backend.kernels.contraction.vectors.turning import (
     columns_along_depth,
     on_copy,
     on_rows,
     rows_as_numbers,
 )
-from hlo.backend.kernels.contraction.vector_nest import vector_schedule
-from hlo.backend.kernels.contraction.vector_plan import (
-    is_converted_alone,
-    is_turned,
-    vector_sums,
-)
-from hlo.backend.kernels.contraction.word_dots import WordDots, dots_of_words
-from hlo.backend.kernels.contraction.word_stream import WordStream, words_streamed
-from hlo.backend.kernels.contraction.word_stream_nest import (
+from hlo.backend.kernels.contraction.vectors.word_dots import WordDots, dots_of_words
+from hlo.backend.kernels.contraction.vectors.word_nest import (
     word_stream_schedule,
     word_stream_sums,
 )
-from hlo.backend.kernels.contraction.word_zeros import (
+from hlo.backend.kernels.contraction.vectors.word_stream import WordStream, words_streamed
+from hlo.backend.kernels.contraction.words.words import Worded, in_words
+from hlo.backend.kernels.contraction.words.zeros import (
     WORD_BYTES,
     without_zeros,
     zero_word_kernel,
     zeros_bytes,
     zeros_contraction,
 )
-from hlo.backend.kernels.contraction.words import Worded, in_words
-from hlo.backend.kernels.contraction.zero_look import bands_of_zeros, limited
 from hlo.backend.loops.schedule import Plan
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
@@ -145,7 +150,7 @@ def contraction_kernels(
         buffers = replace(buffers, rhs=buffers.lhs)
     if instruction.opcode == "convolution":
         # Most programs with products have no convolutions, and start without these.
-        from hlo.backend.kernels.contraction.direct import direct_kernels
+        from hlo.backend.kernels.contraction.direct.direct import direct_kernels
 
         if (direct := direct_kernels(instruction, target, epilogue, buffers)) is not None:
             return direct

@@ -8,13 +8,19 @@ from __future__ import annotations
 from math import prod
 
 from hlo.backend.ir.kernel import Work
-from hlo.backend.kernels.contraction.axes import Axes, Contraction, Operand, extent
-from hlo.backend.kernels.contraction.limits import share_of
-from hlo.backend.kernels.contraction.packing_form import Packing
-from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading
-from hlo.backend.kernels.contraction.ring import Ring
-from hlo.backend.kernels.contraction.rows_ahead import rows_ahead
-from hlo.backend.kernels.contraction.vector_plan import ACROSS, DEPTHS, at_once, is_dots, row_groups
+from hlo.backend.kernels.contraction.packing.form import Packing
+from hlo.backend.kernels.contraction.problem.axes import Axes, Contraction, Operand, extent
+from hlo.backend.kernels.contraction.problem.ring import Ring
+from hlo.backend.kernels.contraction.products.limits import share_of
+from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
+from hlo.backend.kernels.contraction.products.rows_ahead import rows_ahead
+from hlo.backend.kernels.contraction.vectors.plan import (
+    ACROSS,
+    DEPTHS,
+    at_once,
+    is_dots,
+    row_groups,
+)
 from hlo.machine import COMMON
 
 GATHERED = 4  # Bytes that are gathered one by one take so many times as long as those of runs.

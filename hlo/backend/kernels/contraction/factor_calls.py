@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Kernel, KnownLeaves, Prepared, Preparing
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.axes import Contraction, Operand
-from hlo.backend.kernels.contraction.beginnings import start_buffers
 from hlo.backend.kernels.contraction.calls import Calls, Made
 from hlo.backend.kernels.contraction.prepared import PreparedWords
-from hlo.backend.kernels.contraction.words import Words
-from hlo.backend.kernels.contraction.words_packing import words_kernel, words_schedule
+from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand
+from hlo.backend.kernels.contraction.problem.beginnings import start_buffers
+from hlo.backend.kernels.contraction.words.packing import words_kernel, words_schedule
+from hlo.backend.kernels.contraction.words.words import Words
 
 
 class FactorCalls(Calls):
@@ -68,7 +68,7 @@ class FactorCalls(Calls):
         factor: Operand = getattr(c, side)
         if factor.prologue is None:
             return c
-        from hlo.backend.kernels.contraction.computed import materialised
+        from hlo.backend.kernels.contraction.problem.computed import materialised
 
         self.calls.append(materialised(factor.prologue, self.target, place := self.next_place))
         self.temporaries.append(factor.prologue.root.shape.size_bytes)

@@ -17,11 +17,11 @@ from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.axes import dot_contraction, normal
-from hlo.backend.kernels.contraction.buffer_numbers import fusion_number
-from hlo.backend.kernels.contraction.convolution import convolution_contraction
-from hlo.backend.kernels.contraction.result import Epilogue, Lanes
-from hlo.backend.kernels.contraction.ring import ring_of
+from hlo.backend.kernels.contraction.convolutions.convolution import convolution_contraction
+from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
+from hlo.backend.kernels.contraction.problem.buffer_numbers import fusion_number
+from hlo.backend.kernels.contraction.problem.result import Epilogue, Lanes
+from hlo.backend.kernels.contraction.problem.ring import ring_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.nest import Nest

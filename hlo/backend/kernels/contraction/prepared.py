@@ -16,12 +16,12 @@ import numpy as np
 from msgspec import Struct
 
 from hlo.backend.isa.dot_products import DotProduct
-from hlo.backend.kernels.contraction.amx import TILE, TilePlan
-from hlo.backend.kernels.contraction.axes import Contraction
-from hlo.backend.kernels.contraction.packing_form import Packing, Strides
-from hlo.backend.kernels.contraction.ring import Ring, components
-from hlo.backend.kernels.contraction.word_zeros import ZERO_CODE
-from hlo.backend.kernels.contraction.words import Words
+from hlo.backend.kernels.contraction.matrix_units.amx import TILE, TilePlan
+from hlo.backend.kernels.contraction.packing.form import Packing, Strides
+from hlo.backend.kernels.contraction.problem.axes import Contraction
+from hlo.backend.kernels.contraction.problem.ring import Ring, components
+from hlo.backend.kernels.contraction.words.words import Words
+from hlo.backend.kernels.contraction.words.zeros import ZERO_CODE
 from hlo.ir.dtype import DType
 
 _SCALARS = {"float": np.float32, "double": np.float64, "i32": np.int32, "i64": np.int64}

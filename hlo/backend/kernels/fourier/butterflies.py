@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.ring import Parts
+from hlo.backend.kernels.contraction.problem.ring import Parts
 
 
 class Complex:

@@ -22,7 +22,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.ring import Parts, loaded, written
+from hlo.backend.kernels.contraction.problem.ring import Parts, loaded, written
 from hlo.backend.kernels.fourier.butterflies import Complex, conjugated, exchanged
 from hlo.backend.kernels.fourier.lines_nest import lines_schedule
 from hlo.backend.kernels.fourier.passes import call_pass, call_square

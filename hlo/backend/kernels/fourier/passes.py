@@ -15,7 +15,7 @@ from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.ring import Parts, loaded
+from hlo.backend.kernels.contraction.problem.ring import Parts, loaded
 from hlo.backend.kernels.fourier.butterflies import Complex, butterfly
 from hlo.backend.kernels.linear_algebra.matrices import Numbers
 from hlo.backend.lanes.nest import Nest

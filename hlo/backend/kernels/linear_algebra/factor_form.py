@@ -12,7 +12,7 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.backend.kernels.contraction.ring import Ring
+from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.ir.dtype import DType
 from hlo.ir.shape import Shape
 

@@ -21,7 +21,13 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded, narrowed, written
+from hlo.backend.kernels.contraction.problem.ring import (
+    Parts,
+    element_address,
+    loaded,
+    narrowed,
+    written,
+)
 from hlo.backend.kernels.linear_algebra.cholesky_lanes import cholesky_lanes_kernel
 from hlo.backend.kernels.linear_algebra.factor_form import GROUP, Factor, FactorForm, factor_of
 from hlo.backend.kernels.linear_algebra.factor_nest import factor_schedule

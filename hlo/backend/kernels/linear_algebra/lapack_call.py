@@ -19,7 +19,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.ring import element_address
+from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.backend.kernels.linear_algebra import lapack_symbols
 from hlo.backend.kernels.linear_algebra.columns import nan_finding, pairing, turning
 from hlo.backend.lanes.nest import Nest

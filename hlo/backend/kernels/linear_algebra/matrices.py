@@ -1,13 +1,13 @@
 """Numbers of dense factorisations: real or complex vectors, their products, quotients, squares.
 
-Complex vectors are two parts (contraction/ring.py); in scratch memory each part has a plane of its
+Complex vectors are two parts (contraction/problem/ring.py); in scratch memory each part has a plane of its
 own. Types narrower than f32 are computed in f32 and rounded once, when they are stored.
 """
 
 from __future__ import annotations
 
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.ring import Parts, Ring, ring_of
+from hlo.backend.kernels.contraction.problem.ring import Parts, Ring, ring_of
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.transposed import transposed
 from hlo.ir.dtype import DType

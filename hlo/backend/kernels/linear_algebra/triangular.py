@@ -19,7 +19,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import every_lane
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.ring import (
+from hlo.backend.kernels.contraction.problem.ring import (
     Parts,
     element_address,
     gathered,

@@ -13,7 +13,7 @@ from math import prod
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.kernels.contraction.ring import Ring
+from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.ir.dtype import DType
 from hlo.ir.shape import Shape
 

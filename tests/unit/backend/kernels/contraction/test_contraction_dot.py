@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.buffer_numbers import BufferNumbers
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
-from hlo.backend.kernels.contraction.result import Epilogue, Lanes
+from hlo.backend.kernels.contraction.problem.buffer_numbers import BufferNumbers
+from hlo.backend.kernels.contraction.problem.result import Epilogue, Lanes
 from hlo.backend.lanes import masked
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction

@@ -13,12 +13,12 @@ from hlo.analysis.block_size import block_of
 from hlo.analysis.decisions import decisions_of, with_zeros_of
 from hlo.backend.compilation import Compilation
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.axes import Bands, dot_contraction, normal
-from hlo.backend.kernels.contraction.limits import share_of
-from hlo.backend.kernels.contraction.mirror import UPPER, upper_half
-from hlo.backend.kernels.contraction.product_plan import planned
-from hlo.backend.kernels.contraction.ring import ring_of
-from hlo.backend.kernels.contraction.zero_look import bands_of_zeros
+from hlo.backend.kernels.contraction.problem.axes import Bands, dot_contraction, normal
+from hlo.backend.kernels.contraction.problem.ring import ring_of
+from hlo.backend.kernels.contraction.products.limits import share_of
+from hlo.backend.kernels.contraction.products.mirror import UPPER, upper_half
+from hlo.backend.kernels.contraction.products.plan import planned
+from hlo.backend.kernels.contraction.products.zero_look import bands_of_zeros
 from hlo.ir.instruction import Instruction
 from hlo.machine import NAMED
 

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 import hlo
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
-from hlo.backend.kernels.contraction.ring import ring_of
-from hlo.backend.kernels.contraction.words import in_words
+from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
+from hlo.backend.kernels.contraction.problem.ring import ring_of
+from hlo.backend.kernels.contraction.words.words import in_words
 from hlo.backend.linking.toolchain import host_machine
 from hlo.ir import dtype as dt
 from hlo.ir.module import Module

@@ -7,9 +7,9 @@ import pytest
 
 import hlo
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.axes import dot_contraction, normal
-from hlo.backend.kernels.contraction.ring import ring_of
-from hlo.backend.kernels.contraction.vector_plan import at_once, row_groups
+from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
+from hlo.backend.kernels.contraction.problem.ring import ring_of
+from hlo.backend.kernels.contraction.vectors.plan import at_once, row_groups
 from hlo.machine import NAMED
 from hlo.tools.inputs import made_up_inputs
 from tests.unit.backend.kernels.contraction.test_words import text

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 import hlo
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction import contraction
-from hlo.backend.kernels.contraction.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
-from hlo.backend.kernels.contraction.convolution import convolution_contraction
-from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading, planned
-from hlo.backend.kernels.contraction.ring import ring_of
-from hlo.backend.kernels.contraction.rows_before import with_rows_before
+from hlo.backend.kernels.contraction.convolutions.convolution import convolution_contraction
+from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
+from hlo.backend.kernels.contraction.problem.ring import ring_of
+from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading, planned
+from hlo.backend.kernels.contraction.products.rows_before import with_rows_before
 from hlo.ir.instruction import Instruction
 from hlo.machine import NAMED, Machine
 from tests.support.contraction_harness import Compiled, levels, target_of

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend.kernels.contraction.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
-from hlo.backend.kernels.contraction.ring import ring_of
-from hlo.backend.kernels.contraction.words import in_words
+from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
+from hlo.backend.kernels.contraction.problem.ring import ring_of
+from hlo.backend.kernels.contraction.words.words import in_words
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.module import Module

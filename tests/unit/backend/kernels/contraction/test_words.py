@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend.kernels.contraction.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
-from hlo.backend.kernels.contraction.convolution import convolution_contraction
-from hlo.backend.kernels.contraction.ring import ring_of
-from hlo.backend.kernels.contraction.words import in_words
+from hlo.backend.kernels.contraction.convolutions.convolution import convolution_contraction
+from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
+from hlo.backend.kernels.contraction.problem.ring import ring_of
+from hlo.backend.kernels.contraction.words.words import in_words
 from hlo.backend.linking.toolchain import host_machine
 from hlo.machine import NAMED
 from tests.support.contraction_harness import Compiled, target_of

@@ -1,0 +1,1 @@
+"""Convolutions as products: padding, words, and the repair of what padding spoils."""

@@ -1,0 +1,34 @@
+"""A padded convolution whose copies between zeros hold elements as instructions on words take them.
+
+bf16 stays bf16; integers of up to 8 bits become pairs of s16: quads of two signed factors would
+have to move their zeros too.
+"""
+
+from __future__ import annotations
+
+from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.convolutions.convolution import (
+    AS_THEY_ARE,
+    PAIRS,
+    Base,
+    convolution_contraction,
+)
+from hlo.backend.kernels.contraction.problem.axes import Contraction, normal
+from hlo.backend.kernels.contraction.problem.ring import ring_of
+from hlo.backend.kernels.contraction.words.words import in_words
+from hlo.ir.instruction import Instruction
+
+WORD_BITS = 32  # Of which elements are at most half.
+
+
+def held_in_words(instruction: Instruction, target: Target) -> tuple[Contraction, Base, Base]:
+    """The contraction and its factors, copied so where words are multiplied; else as numbers."""
+    ring = ring_of(instruction.shape.dtype, target)
+    if any(o.shape.dtype.bits > WORD_BITS // 2 for o in instruction.operands):
+        return convolution_contraction(instruction)
+    for held in (AS_THEY_ARE, PAIRS):
+        made = convolution_contraction(instruction, held)
+        is_copied = any(array.padded for array in made[1:])
+        if is_copied and in_words(normal(made[0], ring.lanes), ring) is not None:
+            return made
+    return convolution_contraction(instruction)

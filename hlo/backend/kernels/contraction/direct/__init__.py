@@ -1,0 +1,1 @@
+"""Convolutions of few features without products: sums in registers over the window."""

@@ -1,0 +1,259 @@
+"""A direct convolution by rows of results: a tile of neighbours along a row has its sums in
+registers, over all of the window.
+
+    for unit (image, row of results, stretch of it):        in parallel
+        for tile: for vector of features:
+            for tap of the outer dimensions that meets the base: for tap of the row: sums += ..
+            sums to the results
+
+An element of the base is loaded once for all results of a tile that meet it. Tiles at the ends of a
+row, where taps miss the base, have code of their own, which leaves these out.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+from msgspec import Struct
+
+from hlo.analysis.direct_convolution import DirectForm
+from hlo.backend.ir.arithmetic import add, shared, split_index, times
+from hlo.backend.ir.control import each, ranged, repeated, when
+from hlo.backend.ir.functions import BEGIN, END
+from hlo.backend.ir.kernel import Kernel, Work
+from hlo.backend.ir.writer import Value
+from hlo.backend.kernels.contraction.direct.form import AT_ONCE, Direct, Given, met_of
+from hlo.backend.kernels.contraction.problem.result import Result
+from hlo.backend.kernels.contraction.problem.ring import Ring
+
+MOST_PRODUCTS = 160  # Of a tile and one outer tap: they are written out.
+LEAST_TILE = 4
+# Of one of many tiles of a row: as many sums as hide the latency of products, so that the copies of
+# code for the ends of a row are short; but groups are permuted once for a tile.
+MANY_TILE = 8
+STRETCH = 64  # Results of a row that a unit takes, about.
+
+
+class Tiles(Struct, frozen=True):
+    """size: results of a tile. starts: where each begins in the row; those from `first` to `end`
+    are one loop, in which tile t begins at t * size, the others are written out."""
+
+    size: int
+    starts: tuple[int, ...]
+    first: int
+    end: int
+
+    @property
+    def overlaps(self) -> bool:
+        return any(b - a < self.size for a, b in zip(self.starts, self.starts[1:], strict=False))
+
+
+def tiles_of(form: DirectForm, ring: Ring) -> Tiles:
+    """As many results as there are registers for, in tiles of one length."""
+    row = form.row
+    taps, period = min(row.window.size, AT_ONCE), row.window.base_dilation
+    room = ring.registers - taps - 2
+    written = MOST_PRODUCTS // (row.window.size * form.inputs)
+    most = max(LEAST_TILE, min(room, written))
+    if row.outputs > 2 * most and form.inputs == 1:
+        most = min(most, MANY_TILE)
+    count = -(-row.outputs // most)
+    size = min(row.outputs, -(-row.outputs // (count * period)) * period)
+    count = -(-row.outputs // size)
+    starts = tuple(min(t * size, row.outputs - size) for t in range(count))
+    inside = [
+        t for t, start in enumerate(starts)
+        if start == t * size and start % period == 0
+        and row.is_inside(start) and row.is_inside(start + size - 1)
+    ]  # fmt: skip
+    return Tiles(size, starts, inside[0] if inside else 0, inside[-1] + 1 if inside else 0)
+
+
+class DirectRows(Direct):
+    """The kernel by rows of results. buffers: base, kernel, result, what the epilogue reads."""
+
+    def __init__(self, given: Given) -> None:
+        super().__init__(given)
+        form, ring = given.form, given.ring
+        self.result = Result(self.w, ring, given.dtypes[2], 2, given.epilogue)
+        self.tiles = tiles_of(form, ring)
+        if given.epilogue is not None:
+            self.stage = self.w.alloca(f"[{self.tiles.size} x {self.type}]", 64)
+        self.stretches = max(1, len(self.tiles.starts) * self.tiles.size // STRETCH)
+
+    @property
+    def stores_once(self) -> bool:
+        return not (self.tiles.overlaps or self.overlaps)
+
+    @property
+    def chain(self) -> int:
+        form = self.form
+        summed = form.summed.size * (1 if form.is_batch else form.inputs)
+        return summed * prod(a.window.size for a in form.along)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """How it works, for people."""
+        t = self.tiles
+        written = len(t.starts) - (t.end - t.first)
+        return (
+            f"direct: {t.size} results of a row by {self.lanes} lanes of features in registers",
+            f"tiles: {len(t.starts)} in a row, {written} of them written out for its ends",
+        )
+
+    def kernel_of(self) -> Kernel:
+        w, form = self.w, self.form
+        rows = [a.outputs for a in form.rows]
+        sizes = (form.images.size, *rows, self.stretches)
+        ranged(w, BEGIN, END, lambda unit: self._unit(split_index(w, unit, sizes)))
+        results = form.images.size * prod(rows) * form.row.outputs * self.vectors
+        if form.is_batch:
+            results *= form.inputs
+        return Kernel(
+            w.kernel_function(),
+            prod(sizes),
+            *w.beside,
+            flops=2 * results * self.lanes * self.chain,
+            work=self._work(results),
+        )
+
+    def _work(self, results: int) -> Work:
+        form = self.form
+        base = form.images.size * form.summed.size * prod(a.size for a in form.along)
+        base *= form.features // form.outputs * form.inputs * self.dtypes[0].item_bytes
+        stored = results * self.lanes * self.dtypes[2].item_bytes
+        return Work(
+            instructions=results * (1 + self.chain),
+            sums=results,
+            moved=base + 2 * stored,
+            reach=base + stored,
+            is_stream=True,
+        )
+
+    def _unit(self, numbers: list[Value]) -> None:
+        w, form, tiles = self.w, self.form, self.tiles
+        image, *rows, stretch = numbers
+        count = len(tiles.starts)
+        first, end = shared(w, stretch, count, self.stretches)
+        base = times(w, image, form.images.lhs)
+        self.out = times(w, image, form.images.out)
+        for along, output in zip(form.rows, rows, strict=True):
+            self.out = add(w, self.out, times(w, output, along.out))
+        self.image, self.outputs = base, rows
+        for t in range(count):
+            if t == tiles.first and tiles.end > tiles.first:
+                inner = (
+                    w.intrinsic("llvm.umax", "i64", first, w.int(t)),
+                    w.intrinsic("llvm.umin", "i64", end, w.int(tiles.end)),
+                )
+                ranged(w, *inner, lambda n: self._tile(times(w, n, tiles.size)))
+            if not tiles.first <= t < tiles.end:
+                self._alone(t, first, end)
+
+    def _alone(self, t: int, first: Value, end: Value) -> None:
+        """A tile that is written out, where it is in the stretch."""
+        w = self.w
+
+        def tile() -> None:
+            self._tile(w.int(self.tiles.starts[t]))
+
+        if self.stretches == 1:
+            tile()
+            return
+        after = w.compare("icmp ule", first, w.int(t))
+        when(w, w.binary("and", after, w.compare("icmp ugt", end, w.int(t))), tile)
+
+    def _tile(self, start: Value) -> None:
+        """A tile of all features; start: its first result's place in the row."""
+        w, form, row, size = self.w, self.form, self.form.row, self.tiles.size
+        window = row.window
+        known = start.integer
+        at = self.tiles.starts[self.tiles.first] if known is None else known
+        met = met_of(row, ((n, at + n) for n in range(size)), range(window.size))
+        moved = w.int(0)
+        if known is None:  # elements are counted from those of the tile's first result on
+            before = at * window.stride // window.base_dilation
+            met = {element - before: pairs for element, pairs in met.items()}
+            moved = start
+            if window.base_dilation > 1:
+                moved = w.binary("udiv", start, w.int(window.base_dilation))
+            moved = times(w, moved, window.stride * row.lhs)
+        out = add(w, self.out, times(w, start, row.out))
+
+        def vector(v: Value) -> None:
+            feature = self.feature(v)
+            own = add(w, self.base_feature(feature), add(w, self.image, moved))
+            kernels = add(w, feature, w.int(self.first_taps()))
+            for image in range(form.inputs if form.is_batch else 1):
+                index = add(w, add(w, out, feature), w.int(image * form.group.out))
+                self._sums(own, kernels, met, index, image)
+
+        each(w, w.int(0), w.int(self.vectors), vector)
+
+    def _ask_ahead(self, base: Value) -> None:
+        """Ask for what the row of results after this one is the first to read, at this tile: a
+        tile's own loads wait for memory together, but none is begun while its sums are finished.
+        base: of the tile's first element in row 0.
+        """
+        w, form, row = self.w, self.form, self.form.row
+        if not form.rows or not self.asks_ahead:
+            return
+        along, output = form.rows[-1], self.outputs[-1]
+        window = along.window
+        last = (window.size - 1) * window.window_dilation - window.pad_low + 1
+        moved = times(w, add(w, times(w, output, window.stride), w.int(last)), along.lhs)
+        for outer, at in zip(form.rows[:-1], self.outputs[:-1], strict=True):
+            moved = add(w, moved, times(w, times(w, at, outer.window.stride), outer.lhs))
+        place = self.place(0, add(w, base, moved))
+        for r, n in product(range(window.stride), range(self.tiles.size * row.window.stride)):
+            there = self.moved(place, w.int(r * along.lhs + n * row.lhs), 0)
+            w.call_declared("llvm.prefetch.p0", there, *(w.int(k, "i32") for k in (0, 2, 1)))
+
+    @property
+    def asks_ahead(self) -> bool:
+        """Whether the base comes from far, and its rows are no longer than what stays near."""
+        form, near = self.form, self.ring.target.machine.second_cache.bytes
+        size = self.dtypes[0].item_bytes * prod(a.size for a in form.along)
+        size *= form.features // form.outputs * form.inputs
+        has_holes = any(a.window.base_dilation > 1 for a in form.along)
+        is_line = self.lanes * self.dtypes[0].item_bytes * 2 >= self.ring.target.machine.line_bytes
+        return form.images.size * form.summed.size * size > near and is_line and not has_holes
+
+    def _sums(
+        self,
+        base: Value,
+        kernels: Value,
+        met: dict[int, list[tuple[int, int]]],
+        index: Value,
+        image: int,
+    ) -> None:
+        """The tile's results at a vector of features, from an index on."""
+        w, form = self.w, self.form
+
+        def summed(n: Value, totals: list[Value]) -> list[Value]:
+            places = (
+                self.place(0, add(w, base, times(w, n, form.summed.lhs))),
+                self.place(1, add(w, kernels, times(w, n, form.summed.rhs))),
+            )
+            return self.under_taps(form.rows, self.outputs, places, totals, at_row)
+
+        def at_row(places: tuple[Value, Value], totals: list[Value]) -> list[Value]:
+            if form.is_batch:
+                return self.row_of_taps(totals, met, places, image)
+            for number in range(form.inputs):
+                kernel = self.moved(places[1], w.int(number * form.group.rhs), 1)
+                totals = self.row_of_taps(totals, met, (places[0], kernel), number)
+            return totals
+
+        self._ask_ahead(base)
+        totals = [self.zero] * self.tiles.size
+        if form.summed.size == 1:
+            totals = summed(w.int(0), totals)
+        else:
+            totals = repeated(w, w.int(form.summed.size), totals, summed)
+
+        def finish(n: Value, sums: list[Value]) -> None:
+            self.result.store(tuple(sums), add(w, index, times(w, n, form.row.out)), 1, None)
+
+        self.finished_in_turn(totals, 1, finish)

@@ -1,0 +1,1 @@
+"""Products on units that multiply whole tiles: AMX."""

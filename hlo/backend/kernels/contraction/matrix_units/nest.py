@@ -1,0 +1,125 @@
+"""The loops of products on matrix units, and of what packs for them, as a schedule has them.
+
+AmxProduct --tile_schedule--> LoopSchedule;  TilePlan --tile_packing_schedule--> LoopSchedule
+"""
+
+from __future__ import annotations
+
+from hlo.backend.kernels.contraction.matrix_units.amx import TILE, TilePlan
+from hlo.backend.kernels.contraction.matrix_units.product import AmxProduct
+from hlo.backend.kernels.contraction.problem.axes import extent
+from hlo.backend.kernels.contraction.problem.nests import DEPTH, SUMS, batches, cached, stored
+from hlo.backend.loops.one_nest import Nodes, around, schedule_of
+from hlo.backend.loops.schedule import (
+    Axis,
+    Cache,
+    Fill,
+    Loop,
+    LoopSchedule,
+    Reduction,
+    Role,
+    Storage,
+    Tail,
+)
+
+SQUARE = 2 * TILE  # Rows and columns of sums at a time.
+
+
+def tile_schedule(product: AmxProduct) -> LoopSchedule:
+    """The loops of amx_product.py's kernel."""
+    plan, c = product.plan, product.c
+    rows = _block("i", c.m, plan.row_tiles // 2, plan.row_blocks)
+    columns = _block("j", c.n, plan.column_tiles // 2, plan.column_blocks)
+    pairs = rows.step // SQUARE
+    dims = (2 * pairs, plan.steps, TILE, plan.depths)
+    size_bytes = 2 * pairs * plan.strip_bytes
+    lhs = Cache("lhs", dims, c.lhs.dtype.name, size_bytes, Storage.SCRATCH)
+    squares = around((_inner(columns), _inner(rows)), _square(product))
+    inside = around((columns,), squares)
+    packed = around((rows,), (lhs, *_rows(plan, rows), *inside))
+    remarks = (
+        f"sums: {plan.sums.plan} ({plan.tiles.instruction}), chains of {plan.sums.chain} additions"
+        " at most",
+        f"tiles: 2 x 2 of {TILE} x {TILE} sums, {plan.row_tiles} x {plan.column_tiles} in all",
+        f"depth: {plan.steps} steps of {plan.depths}, {plan.blocks} block"
+        + "s" * (plan.blocks != 1),
+        "rhs: packed before; lhs: by each unit, unless the one before has",
+    )
+    axes = (batches(c), rows, columns)
+    stage = (cached("tile", (SQUARE, SQUARE), plan.ring),)
+    totals = (cached(SUMS, (SQUARE, SQUARE), plan.ring),) if plan.blocks > 1 else ()
+    body = (*stage, *totals, *around((batches(c),), packed))
+    return schedule_of(axes, body, remarks, scratch_bytes=product.scratch_bytes)
+
+
+def _block(name: str, size: int, pairs: int, blocks: int) -> Axis:
+    """The blocks of rows or columns that units take, of pairs of tiles."""
+    step = -(-pairs // blocks) * SQUARE
+    return Axis(name, size, Role.PARALLEL, step, parts=blocks if pairs % blocks else 0)
+
+
+def _inner(block: Axis) -> Axis:
+    """Pairs of tiles of a block, one after the other."""
+    is_part = block.rounds > 1
+    return Axis(
+        block.name,
+        min(block.step, block.extent),
+        Role.SERIAL,
+        SQUARE,
+        tail=Tail.MASKED if block.extent % SQUARE else Tail.NONE,
+        of=block.extent if is_part else 0,
+    )
+
+
+def _rows(plan: TilePlan, block: Axis) -> Nodes:
+    """A unit's rows to their tiles."""
+    fill = Fill("lhs", f"rows of p{plan.c.lhs.buffer}")
+    size, of = min(block.step, block.extent), block.extent
+    if not plan.is_lhs_along_depth:
+        tiles = Axis("i", size, Role.SERIAL, TILE, of=of)
+        quarters = Axis(DEPTH, plan.steps * plan.depths, Role.SERIAL, plan.quarter)
+        turned = Fill("lhs", f"squares turned in registers, of p{plan.c.lhs.buffer}")
+        return (Loop(tiles, (Loop(quarters, (turned,)),)),)
+    rest = plan.c.k % plan.depths
+    tail, tail_step = (Tail.MASKED, plan.depths) if rest else (Tail.NONE, 0)
+    steps = Axis(DEPTH, plan.c.k, Role.VECTOR, plan.depths, plan.depths, tail, tail_step)
+    return (Loop(Axis("i", size, Role.SERIAL, of=of), (Loop(steps, (fill,)),)),)
+
+
+def _square(product: AmxProduct) -> Nodes:
+    """2 x 2 tiles of sums over all of depth, and their store by rows."""
+    plan, c = product.plan, product.c
+    reads = ("lhs", f"panels of p{c.rhs.buffer}")
+    whole = plan.steps * plan.depths
+    rows = Axis("i", SQUARE, Role.SERIAL, of=c.m)
+    last = Loop(rows, (stored(c, product.epilogue),))
+    if plan.blocks == 1:
+        steps = Axis(DEPTH, whole, Role.REDUCED, plan.depths)
+        return (Reduction(SUMS, "add of products", (steps,), TILE, 4 * TILE, reads=reads), last)
+    block = plan.block_steps * plan.depths
+    steps = Axis(DEPTH, block, Role.REDUCED, plan.depths, of=whole if whole % block else 0)
+    made = Reduction("tile", "add of products", (steps,), TILE, 4 * TILE, reads=reads)
+    lanes = plan.ring.lanes
+    joined = Axis("k", SQUARE * SQUARE, Role.VECTOR, lanes, lanes)
+    added = Loop(joined, (Fill(SUMS, f"add of {SUMS} and tile"),))
+    return (Loop(Axis(DEPTH, whole, Role.REDUCED, block), (made, added)), last)
+
+
+def tile_packing_schedule(plan: TilePlan) -> LoopSchedule:
+    """The loops of amx_packing.py's kernel."""
+    c, source = plan.c, f"p{plan.c.rhs.buffer}"
+    batch = Axis("b", extent(tuple(a for a in c.batch if a.rhs)), Role.PARALLEL)
+    width = plan.column_tiles * TILE
+    if plan.is_rhs_along_depth:
+        axes = (batch, Axis("j", width, Role.PARALLEL, TILE))
+        quarters = Axis(DEPTH, plan.steps * plan.depths, Role.SERIAL, plan.quarter)
+        body = (Loop(quarters, (Fill("rhs", f"squares turned in registers, of {source}"),)),)
+        order = "columns"
+    else:
+        axes = (batch, Axis(DEPTH, plan.steps * plan.depths, Role.PARALLEL, plan.depths))
+        groups = Axis(DEPTH, plan.depths, Role.SERIAL, plan.group)
+        columns = Axis("j", width, Role.VECTOR, TILE, TILE)
+        body = (Loop(columns, (Loop(groups, (Fill("rhs", f"rows side by side of {source}"),)),)),)
+        order = "steps"
+    remark = f"panels: {plan.column_tiles} tiles of {TILE} columns, {plan.steps} steps, by {order}"
+    return schedule_of(axes, around(axes, body), (remark,))

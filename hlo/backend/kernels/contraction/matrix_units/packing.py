@@ -1,0 +1,123 @@
+"""Columns for the matrix units, packed by a kernel before the product (amx.py)."""
+
+from __future__ import annotations
+
+from hlo.backend.ir.arithmetic import add, advanced, split_index, strided, times
+from hlo.backend.ir.control import loop, ranged
+from hlo.backend.ir.functions import BEGIN, END
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.kernels.contraction.matrix_units.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
+from hlo.backend.kernels.contraction.problem.axes import Axes, extent
+from hlo.backend.kernels.contraction.problem.beginnings import address_0
+from hlo.backend.kernels.contraction.problem.ring import element_address
+from hlo.backend.lanes.masked import below
+from hlo.backend.lanes.transposed import turned_parts
+from hlo.ir.dtype import DType
+
+
+def tile_packing_kernel(plan: TilePlan) -> Kernel:
+    """buffers: rhs, blocks, starts."""
+    c = plan.c
+    batch: Axes = tuple(a for a in c.batch if a.rhs)
+    w = Writer()
+    source, target = (w.buffer_address(i) for i in (0, 1))
+    source = address_0(w, source, c.rhs, 2)
+    parts = plan.column_tiles if plan.is_rhs_along_depth else plan.steps
+
+    def unit(u: Value) -> None:
+        b, part = split_index(w, u, (1 << 40, parts))
+        moved = strided(w, b, [(a.size, a.rhs) for a in batch])
+        base = element_address(w, source, moved, c.rhs.dtype)
+        to = advanced(w, target, times(w, b, plan.column_tiles * plan.strip_bytes), "i8")
+        if plan.is_rhs_along_depth:
+            _pack_columns(w, plan, base, to, part)
+        else:
+            _pack_step(w, plan, base, to, part)
+
+    ranged(w, BEGIN, END, unit)
+    units = extent(batch) * parts
+    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=2 * plan.rhs_bytes)
+
+
+def _pack_columns(w: Writer, plan: TilePlan, base: Value, to: Value, tile: Value) -> None:
+    """One tile of columns that lie along depth: a quarter of a step of each, whose words are
+    transposed by squares of 4 x 4 in 128 bits. Columns beyond the last one repeat it.
+    """
+    c = plan.c
+    column, last = times(w, tile, TILE), w.int(c.n - 1)
+    numbers = [w.intrinsic("llvm.umin", "i64", add(w, column, w.int(r)), last) for r in range(TILE)]
+    axes, depth = ([(a.size, a.rhs) for a in part] for part in (c.columns, c.depth))
+    columns = [element_address(w, base, strided(w, n, axes), c.rhs.dtype) for n in numbers]
+    target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
+
+    def at_quarter(i: Value, _: list[Value]) -> list[Value]:
+        k = times(w, i, plan.quarter)
+        mask = below(w, k, c.k, plan.quarter) if c.k % plan.depths else None
+        offset = strided(w, k, depth)
+        raw = [
+            plan.loaded(w, "rhs", element_address(w, at, offset, c.rhs.dtype), plan.quarter, mask)
+            for at in columns
+        ]
+        parts = [plan.elements(w, "rhs", w.end_to_end(raw[r::4])) for r in range(4)]
+        words = [w.cast("bitcast", part, vector_of("i32", TILE)) for part in parts]
+        at = advanced(w, target, times(w, i, 4 * STEP_BYTES), "i8")
+        for g, word in enumerate(turned_parts(w, words)):
+            w.store(word, advanced(w, at, g * STEP_BYTES, "i8"), 4)
+        return []
+
+    loop(w, w.int(4 * plan.steps), [], at_quarter)
+
+
+def _pack_step(w: Writer, plan: TilePlan, base: Value, to: Value, step: Value) -> None:
+    """One step of depth of all columns, which lie along rows: rows of a group are interleaved."""
+    c, group = plan.c, plan.group
+    axes = [(a.size, a.rhs) for a in c.columns]
+
+    def at_tile(tile: Value) -> None:
+        column = times(w, tile, TILE)
+        exists = below(w, column, c.n, TILE)
+        target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
+        target = advanced(w, target, times(w, step, TILE_BYTES), "i8")
+        start = element_address(w, base, strided(w, column, axes), c.rhs.dtype)
+
+        def at_group(g: Value, _: list[Value]) -> list[Value]:
+            first = add(w, times(w, step, plan.depths), times(w, g, group))
+            joined = group_words(w, plan, "rhs", start, first, exists)
+            w.store(joined, advanced(w, target, times(w, g, STEP_BYTES), "i8"), 4)
+            return []
+
+        loop(w, w.int(TILE), [], at_group)
+
+    ranged(w, w.int(0), w.int(plan.column_tiles), at_tile)
+
+
+def group_words(
+    w: Writer, plan: TilePlan, side: str, start: Value, first: Value, exists: Value
+) -> Value:
+    """The depths of one group of 16 neighbours, as 16 words; zero beyond the last depth."""
+    dtype: DType = getattr(plan.c, side).dtype
+    depth = [(a.size, getattr(a, side)) for a in plan.c.depth]
+    rows = []
+    for i in range(plan.group):
+        k = add(w, first, w.int(i))
+        mask = exists
+        if plan.c.k % plan.depths:
+            inside = w.compare("icmp ult", k, w.int(plan.c.k))
+            mask = w.binary("and", exists, w.splat(inside, TILE))
+        address = element_address(w, start, strided(w, k, depth), dtype)
+        rows.append(plan.elements(w, side, plan.loaded(w, side, address, TILE, mask)))
+    return joined_words(w, rows)
+
+
+def joined_words(w: Writer, rows: list[Value]) -> Value:
+    """Lane 0 of every row in one word, lane 1 of every row in the next, ...
+
+    By shifts: shuffles of bytes and halves over whole vectors take LLVM four times as long.
+    """
+    bits, type = 32 // len(rows), f"<{rows[0].lanes} x i32>"
+    words = w.cast("zext", rows[0], type)
+    for i, row in enumerate(rows[1:], 1):
+        wide = w.cast("zext", row, type)
+        words = w.binary("or", words, w.binary("shl", wide, w.int(bits * i, type)))
+    return words

@@ -1,0 +1,52 @@
+"""The shape of a tile of sums that stays in registers while depth runs.
+
+rows, columns, Ring --tile_shape--> rows of the tile, vectors of a row
+"""
+
+from __future__ import annotations
+
+from hlo.backend.kernels.contraction.problem.ring import Ring
+from hlo.machine import COMMON
+
+MOST_ROWS = 24
+
+
+def tile_shape(
+    m: int, n: int, ring: Ring, *, diagonal: bool = False, most: int = MOST_ROWS
+) -> tuple[int, int]:
+    """Rows, so many at most, and vectors of the register tile that needs the fewest cycles for all
+    of the result.
+    """
+    best: tuple[float, int, int] | None = None
+    for vectors in (1, 2, 3, 4, 6, 8):
+        read = ring.parts * vectors * ring.rows + ring.parts
+        limit = (ring.registers - read) // (ring.parts * vectors)
+        if limit < ring.rows or (vectors > 1 and (vectors - 1) * ring.lanes >= n):
+            continue
+        limit = min(limit, 14 if vectors == 2 else MOST_ROWS, 4 if diagonal else most)
+        limit = max(limit - limit % ring.rows, ring.rows)
+        tiles, rows = row_steps(m, limit, ring.rows)
+        panels = -(-n // (vectors * ring.lanes))
+        cost = tiles * panels * _cycles(rows, vectors, ring)
+        if best is None or cost < best[0] * 0.999:
+            best = (cost, rows, vectors)
+    assert best is not None, "one vector fits every register file"
+    return best[1], best[2]
+
+
+def row_steps(m: int, most: int, multiple: int) -> tuple[int, int]:
+    """Tiles of as many rows, at most so many, and how many these are: a multiple of what products
+    take at once, of which there are `most` and `m` at least.
+    """
+    tiles = -(-m // most)
+    if multiple > 1 and -(-m // tiles // multiple) * multiple > m:
+        tiles += 1
+    return tiles, -(-m // tiles // multiple) * multiple
+
+
+def _cycles(rows: int, vectors: int, ring: Ring) -> float:
+    """Cycles of one depth, for machines of all caches; columns come from the second level."""
+    cycles, parts = COMMON.cycles, ring.parts
+    products = rows * vectors * parts * parts / cycles.operations
+    loads = rows // ring.rows * parts / cycles.loads + vectors * ring.rows * parts
+    return max(products, loads, cycles.latency) + 1.0

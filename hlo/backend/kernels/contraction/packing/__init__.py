@@ -1,0 +1,1 @@
+"""Factors copied into panels, in the order in which tiles read them."""

@@ -1,0 +1,1 @@
+"""What is summed: index sets, numbers, where they lie and where their sums go."""

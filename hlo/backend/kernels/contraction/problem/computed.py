@@ -1,0 +1,136 @@
+"""Computed factors: products of what arithmetic makes of arrays, each element where it is read.
+
+    ComputedReader: a position in the factor --read--> its elements, by the emitters of loop kernels
+    materialised: the factor as an array, by a loop kernel of its own
+
+An element is what a kernel of its own would have stored, bit for bit: rounded to the factor's type
+after each op, as its ops say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from hlo.backend.emitters import random, reduction, values, windows  # noqa: F401  # as in staged
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.emitters.structural import elemental_of
+from hlo.backend.ir.kernel import KernelCall
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.problem.axes import Computed
+from hlo.backend.kernels.contraction.problem.places import Place, Position
+from hlo.backend.kernels.contraction.problem.ring import Ring, as_numbers
+from hlo.backend.kernels.fused_loops import fused_kernel
+from hlo.backend.lanes import types
+from hlo.backend.lanes.access import Memory
+from hlo.backend.lanes.nest import Level, Nest
+from hlo.indexing import affine
+from hlo.indexing.affine import Atom, Expr, Variable
+from hlo.ir.computation import Computation
+from hlo.ir.graph import clone_instruction, computed_from
+from hlo.ir.instruction import Instruction
+
+
+class ComputedReader:
+    """A computed factor in the kernel being written. bases: where its arrays lie."""
+
+    def __init__(self, w: Writer, computed: Computed, bases: Sequence[Value]) -> None:
+        self.w = w
+        self.prologue = computed
+        self.bases = tuple(bases)
+        self._counters: dict[tuple[str, int], Variable] = {}
+        self._lanes: dict[tuple[str, int, int, Value | None], Variable] = {}
+        self._told: dict[str, Expr] = {}
+        self._outer: list[Level] = []
+        self._elemental: Elemental | None = None
+
+    def index(self, value: Value, size: int) -> Expr:
+        """A counter below `size` as an index; the same for the same value."""
+        if value.integer is not None:
+            return affine.number(value.integer)
+        if value.text in self._told:
+            return self._told[value.text]
+        key = value.text, size
+        if key not in self._counters:
+            depth = len(self._outer)
+            self._counters[key] = Variable(value.text, 0, size - 1, depth, value=value)
+        return affine.of(self._counters[key])
+
+    def lanes_from(self, first: Value, last: int, lanes: int, mask: Value | None = None) -> Expr:
+        """An index and those that follow it, up to the last, one a lane; the same until code begins
+        again.
+        """
+        key = first.text, last, lanes, mask
+        if key not in self._lanes:
+            self._lanes[key] = Variable("lane", 0, last, len(self._outer), lanes, first, mask)
+        return Expr({self._lanes[key]: 1}, 0)
+
+    def tell(self, value: Value, index: Expr) -> None:
+        """What a counter is of others."""
+        if value.integer is None:
+            self._told[value.text] = index
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """What is written inside are loops: what does not depend on their counters comes before."""
+        w, known, before = self.w, dict(self._counters), len(self.w.records)
+        level = Level(len(self._outer), [], w.scope())
+        self._outer.append(level)
+        yield
+        self._outer.pop()
+        self._counters = known
+        w.restore(w.scope(), [outer.known for outer in self._outer])
+        w.records[before:before] = level.records
+
+    def handed(self, place: Position, inner: Writer) -> tuple[Place, list[tuple[Value, Value]]]:
+        """The position in a function that is being written: its parameters are the arrays and the
+        counters that the position rests on.
+        """
+        bases = [Value(f"%array{n}", base.type) for n, base in enumerate(self.bases)]
+        reader = ComputedReader(inner, self.prologue, bases)
+        counters = sorted(affine.loop_variables([place.at]), key=lambda v: v.name)
+        given = list(zip(bases, self.bases, strict=True))
+        known: dict[Atom, Expr] = {}
+        for n, counter in enumerate(counters):
+            assert isinstance(counter.value, Value), "a counter has a value"
+            parameter = Value(f"%counter{n}", counter.value.type)
+            known[counter] = reader.index(parameter, counter.high + 1)
+            given.append((parameter, counter.value))
+        return Position(reader, place.at.substituted(known)), given
+
+    def begin(self, ring: Ring) -> None:
+        """What is known before holds no more: code without branches begins here."""
+        self._lanes = {}
+        nest = Nest(self.w, ring.target, self._outer)
+        self._elemental = elemental_of(nest, ring.lanes)
+        for array, base in zip(self.prologue.arrays, self.bases, strict=True):
+            shape = array.shape
+            self._elemental.enter((array, ()), Memory(base, shape.dtype, shape.size))
+
+    def read(self, ring: Ring, position: Expr, lanes: int) -> Value:
+        """The elements at a position, as the ring's numbers."""
+        assert self._elemental is not None, "code has begun"
+        root = self.prologue.root
+        index = affine.delinearized(position, root.shape.dims)
+        (found,) = self._elemental.lanes_at(root, [index])
+        (value,) = types.parts(self._elemental.splat(found, lanes))
+        return as_numbers(self.w, ring, root.shape.dtype, value)
+
+
+def materialised(computed: Computed, target: Target, place: int) -> KernelCall:
+    """The kernel that stores the factor, called with the sequence's buffer for it."""
+    body = Computation("fused_computation")
+    twins: dict[Instruction, Instruction] = {}
+    for number, array in enumerate(computed.arrays):
+        parameter = {"parameter_number": number}
+        twins[array] = body.new("parameter", array.shape, (), parameter, name=array.name)
+    for member in computed_from(computed.root):
+        if member not in twins:
+            operands = tuple(twins[o] for o in member.operands)
+            twins[member] = body.add(clone_instruction(member, operands))
+    body.root = twins[computed.root]
+    attributes = {"kind": "kLoop", "calls": body}
+    shape = computed.root.shape
+    fusion = Instruction(computed.root.name, "fusion", shape, computed.arrays, attributes)
+    return KernelCall(fused_kernel(fusion, target), (*computed.buffers, place))

@@ -1,0 +1,146 @@
+"""Product form: what a plan means for the code of a product, before any of it is written.
+
+    ProductPlan --ProductForm--> where sums go, what lies in scratch, how a tile is written
+
+Who writes the product (product.py) and who says which loops it has (product_nest.py) read this.
+"""
+
+from __future__ import annotations
+
+from hlo.backend.ir.writer import Value
+from hlo.backend.kernels.contraction.microkernels.assembly import (
+    AssemblyTile,
+    DepthLoop,
+    fits,
+    tile_assembly,
+)
+from hlo.backend.kernels.contraction.microkernels.microkernel import DepthAxis, Factor, Microkernel
+from hlo.backend.kernels.contraction.problem.axes import merged, only
+from hlo.backend.kernels.contraction.problem.ring import is_plain
+from hlo.backend.kernels.contraction.products.batch_ahead import FactorAhead, factors_ahead
+from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
+from hlo.backend.kernels.contraction.products.rows_ahead import rows_ahead
+
+
+class ProductForm:
+    """staged: whether sums wait for further depth blocks. is_counted: whether the run says over how
+    many depths a tile sums. row_axes: the result's rows, sizes and
+    strides. is_direct: whether sums leave for the result as they are, in rows of one stride.
+    """
+
+    def __init__(self, plan: ProductPlan, *, has_epilogue: bool) -> None:
+        self.plan = plan
+        self.c, self.ring = c, ring = plan.contraction, plan.ring
+        self.packings = {"lhs": plan.lhs_packing, "rhs": plan.rhs_packing}
+        self.readings = {"lhs": plan.lhs, "rhs": plan.rhs}
+        self.staged = plan.depth_blocks > 1
+        self.is_counted = self.staged or c.bands.has_depths
+        self.cut = plan.cut
+        self.row_axes = [(a.size, a.out) for a in merged(only(c.rows, "out"))]
+        is_run = len(self.row_axes) <= 1 and (not c.columns or c.columns[-1].out == 1)
+        waits = self.staged or has_epilogue
+        self.is_direct = not waits and is_run and is_plain(c.out, ring)
+
+    # -- scratch ---------------------------------------------------------------------------------
+
+    @property
+    def scratch(self) -> tuple[int, int, int, int]:
+        """Numbers of packed rows, of packed columns; of sums that wait, and of those of the blocks
+        before that a tile of assembly sets aside.
+        """
+        plan, lhs, rhs = self.plan, self.packings["lhs"], self.packings["rhs"]
+        panels = plan.panels_per_block
+        tiles = {Reading.IN_UNIT: plan.tiles_per_block, Reading.IN_TILE: plan.group}
+        return (
+            tiles.get(plan.lhs, 0) * lhs.panel_size,
+            panels * rhs.panel_size if plan.rhs is Reading.IN_UNIT else 0,
+            self.waiting_rows * rhs.k_step,
+            plan.rows.step * plan.columns.width if self.cut and tile_assembly(plan.ring) else 0,
+        )
+
+    @property
+    def scratch_sizes(self) -> list[int]:
+        """The same in bytes, each in whole lines."""
+        factor, sums = self.ring.factors.scalar_bytes, self.ring.scalar_bytes
+        widths = (factor, factor, sums, sums)
+        pairs = zip(self.scratch, widths, strict=True)
+        return [-(-size * width // 64) * 64 for size, width in pairs]
+
+    @property
+    def waiting_rows(self) -> int:
+        """Rows of sums that wait: a unit's of all panels or of one, or a tile's."""
+        plan = self.plan
+        if self.staged:
+            panels = plan.panels_per_block if plan.depth_first else 1
+            return panels * plan.tiles_per_block * plan.rows.step
+        return 0 if self.is_direct else plan.rows.step
+
+    # -- tiles -----------------------------------------------------------------------------------
+
+    @property
+    def ahead(self) -> tuple[FactorAhead, ...]:
+        """The next batch's factors that tiles ask for: those of assembly do."""
+        return factors_ahead(self.plan) if self.is_assembly else ()
+
+    @property
+    def rows_ahead(self) -> int:
+        """Bytes by which each depth moves on in the next group's rows, 0: tiles ask for none."""
+        return rows_ahead(self.plan) if self.is_assembly else 0
+
+    @property
+    def is_assembly(self) -> bool:
+        """Whether tiles are written as assembly."""
+        return self.assembly(Value(str(self.plan.depth_block), "i64")) is not None
+
+    def factor(self, side: str) -> Factor:
+        """How a tile reads rows or columns."""
+        packing = self.packings[side]
+        if self.readings[side] is not Reading.IN_PLACE:
+            return Factor(self.ring, None, unit=packing.row_step, part=packing.part_step)
+        free = packing.source.free
+        spread = side == "lhs" and self.c.is_diagonal
+        unit = free[-1][1] if free else 1
+        return Factor(self.ring, packing.source.dtype, unit=unit, spread=spread)
+
+    def assembly(self, count: Value) -> AssemblyTile | None:
+        """The tile as assembly, where that serves. count: depths of one pass."""
+        plan, ring, size = self.plan, self.ring, self.ring.scalar_bytes
+        factors = {side: self.factor(side) for side in ("lhs", "rhs")}
+        plain = all(f.dtype is None or is_plain(f.dtype, ring) for f in factors.values())
+        words = tile_assembly(ring)
+        if words is None or not plain or self.c.is_diagonal or not self.c.k:
+            return None
+        counts = [count if self.is_counted else axis.size for axis in plan.nest]
+        loops = tuple(
+            DepthLoop(n, axis.lhs * size, axis.rhs * size)
+            for n, axis in zip(counts, plan.nest, strict=True)
+        )
+        out_row = self.packings["rhs"].k_step
+        if self.is_direct:
+            out_row = self.row_axes[0][1] if self.row_axes else 0
+        tile = AssemblyTile(
+            ring, plan.rows.step, plan.vectors, factors["lhs"].unit * size, out_row * size, loops,
+            self.cut,
+            adds=self.staged,
+            last_lanes=self.c.n % ring.lanes if plan.columns.exceeds(self.c.n) else 0,
+            is_rhs_masked=plan.rhs is Reading.IN_PLACE,
+            is_out_masked=self.is_direct,
+            ahead_bytes=rows_ahead(plan) or ring.target.machine.line_bytes,
+        )  # fmt: skip
+        return tile if fits(tile, words) else None
+
+    def microkernel(self, count: Value) -> Microkernel:
+        """The tile as LLVM's values."""
+        plan, height = self.plan, self.plan.rows.step
+        lhs, rhs = self.factor("lhs"), self.factor("rhs")
+        sizes = [count if self.is_counted else Value(str(axis.size), "i64") for axis in plan.nest]
+        axes = tuple(
+            DepthAxis(size, axis.lhs, axis.rhs) for size, axis in zip(sizes, plan.nest, strict=True)
+        )
+        unroll = _unroll(height * plan.vectors)
+        return Microkernel(height, plan.vectors, lhs, rhs, axes, unroll, self.cut)
+
+
+def _unroll(products: int) -> int:
+    """Depths per round of the inner loop: enough to hide its arithmetic."""
+    return 1 if products >= 16 else 2 if products >= 8 else 4

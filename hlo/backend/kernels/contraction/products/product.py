@@ -1,0 +1,450 @@
+"""Product: the blocked loop nest around the microkernel.
+
+    for unit (batch, row block, column block):      in parallel
+        pack what the plan packs in a unit
+        for panel of columns: for depth block: for tile of rows: microkernel
+        or, where columns are packed by blocks that fit the cache,
+        for depth block: for tile of rows: for panel of columns: microkernel
+
+With one depth block a tile goes straight to the result, unless something is done to its sums
+first; then, and with several blocks, it waits in scratch (waiting.py). In a depth-first plan the
+depth blocks come outside: each is packed for all the unit's panels (so that long stretches of a
+row-major rhs are read), and all their tiles wait. A tile's own depths are summed in blocks of
+BLOCK (sum_blocks.py), so chains of additions are as long as ProductPlan.sums says.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from hlo.backend.ir.arithmetic import (
+    add,
+    advanced,
+    clipped,
+    divided,
+    shared,
+    split_index,
+    strided,
+    times,
+)
+from hlo.backend.ir.control import each, loop, remembering, when
+from hlo.backend.ir.functions import BEGIN, END
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.kernels.contraction.estimate import product_work
+from hlo.backend.kernels.contraction.microkernels.assembly import write_tile
+from hlo.backend.kernels.contraction.microkernels.microkernel import Tile, product, zero_tile
+from hlo.backend.kernels.contraction.packing.copies import called, is_assembly, packed
+from hlo.backend.kernels.contraction.packing.form import Packing, PanelRange
+from hlo.backend.kernels.contraction.packing.panels import packed_strides
+from hlo.backend.kernels.contraction.problem.beginnings import (
+    beginnings_of,
+    element_0,
+    read_in_memory,
+    start_buffers,
+)
+from hlo.backend.kernels.contraction.problem.places import Place, address_of, moved
+from hlo.backend.kernels.contraction.problem.result import Epilogue
+from hlo.backend.kernels.contraction.problem.ring import element_address
+from hlo.backend.kernels.contraction.products.batch_ahead import BatchAhead
+from hlo.backend.kernels.contraction.products.finishing import (
+    Columns,
+    Finishing,
+    WaitingTile,
+    columns_from,
+)
+from hlo.backend.kernels.contraction.products.form import ProductForm
+from hlo.backend.kernels.contraction.products.limits import Depths, Limits, one
+from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
+from hlo.backend.kernels.contraction.products.rows_ahead import RowsAhead
+from hlo.backend.kernels.contraction.products.waiting import Range, WaitingSums
+
+
+def product_kernel(plan: ProductPlan, epilogue: Epilogue | None = None) -> Kernel:
+    """buffers: lhs and rhs (or their panels), result, what the epilogue reads, starts, scratch."""
+    return _Product(plan, epilogue).kernel()
+
+
+class _Product:
+    """One product kernel being written: the plan and what is known in the current loop."""
+
+    def __init__(self, plan: ProductPlan, epilogue: Epilogue | None) -> None:
+        self.w = Writer()
+        self.plan = plan
+        self.epilogue = epilogue
+        self.c = plan.contraction
+        self.ring, self.scalar = plan.ring, plan.ring.factors.scalar  # of sums; of factors
+        self.form = form = ProductForm(plan, has_epilogue=epilogue is not None)
+        self.packings, self.row_axes = form.packings, form.row_axes
+        self.staged, self.is_direct = form.staged, form.is_direct
+        self.has_assembly = form.is_assembly
+        self.is_glue = self.is_direct or self.has_assembly
+        self.functions: dict[str, Kernel] = {}
+        self.limits = Limits(self.w, plan)
+        zero = self.w.int(0)
+        self.all_depths = Depths(self.w.int(self.c.k), zero, zero, zero)
+        self.waiting = WaitingSums(self.w, plan)
+        self.ahead = BatchAhead(self.w, plan, form.ahead)
+        self.rows_ahead = RowsAhead(self.w, plan, form.rows_ahead)
+        sizes = form.scratch_sizes
+        self.scratch_at = [sum(sizes[:i]) for i in range(4)]
+        self.scratch_bytes = sum(sizes)
+
+    def kernel(self) -> Kernel:
+        w, c, plan = self.w, self.c, self.plan
+        lhs, rhs = (w.buffer_address(i) for i in range(2))
+        self.finishing = Finishing(w, plan, self.form, self.epilogue)
+        self.result = self.finishing.result
+        scratch = lhs
+        first = 2 + self.result.buffers  # of the starts
+        if self.scratch_bytes:
+            scratch = w.buffer_address(first + len(start_buffers(read_in_memory(plan))))
+        addresses = [advanced(w, scratch, at, "i8") for at in self.scratch_at]
+        lhs_scratch, rhs_scratch, stage, self.aside = addresses
+        self.scratch = {"lhs": lhs_scratch, "rhs": rhs_scratch}
+        self.base: dict[str, Place] = {"lhs": lhs, "rhs": rhs}
+        if plan.lhs is not Reading.PACKED:
+            self.base["lhs"] = element_0(w, lhs, c.lhs, first)
+            first += beginnings_of(c.lhs)
+        if plan.rhs is not Reading.PACKED:
+            self.base["rhs"] = element_0(w, rhs, c.rhs, first)
+        self.at = dict(self.base)
+        self.first = {"lhs": w.int(0), "rhs": w.int(0)}
+        self.waiting.place(stage)
+        packed_before = [w.int(-1), w.int(-1)]
+        remembering(w, BEGIN, END, packed_before, self._unit)
+        return Kernel(
+            w.kernel_function(),
+            plan.units,
+            *w.beside,
+            functions=tuple(self.functions.values()),
+            scratch_bytes=self.scratch_bytes,
+            bytes_moved=self._bytes_moved(),
+            flops=c.flops,
+            is_glue=self.is_glue,
+            packed_bytes=plan.shared_bytes,
+            packed_runs=plan.shared_runs,
+            work=product_work(plan),
+            own=self._own(),
+        )
+
+    def _own(self) -> frozenset[int]:
+        """Buffers of which a unit has a part of its own: the result, what an epilogue reads in its
+        places, and the factor along whose panels alone units go.
+        """
+        plan, own = self.plan, {2}
+        if self.epilogue is not None:
+            own |= {3 + n for n in range(len(self.epilogue.further))}
+            read = enumerate(self.epilogue.others, start=max(own) + 1)
+            walked = {number for number, _ in self.epilogue.in_place}
+            own |= {place for place, number in read if number in walked}
+        others = {"lhs": plan.column_blocks, "rhs": plan.row_blocks}
+        for place, (side, again) in enumerate(others.items()):
+            if again == 1 and all(getattr(axis, side) for axis in self.c.batch):
+                own.add(place)
+        return frozenset(own)
+
+    def _bytes_moved(self) -> int:
+        c = self.c
+        factors = sum(p.source.free_size * p.source.depth_size for p in self.packings.values())
+        return c.batches * (factors + c.m * c.n) * self.ring.scalar_bytes * self.ring.parts
+
+    # -- units and their factors ---------------------------------------------------------------
+
+    def _unit(self, unit: Value, packed_before: list[Value]) -> list[Value]:
+        """One unit; what it packs is remembered, so that the next one need not pack it again."""
+        w, c, plan = self.w, self.c, self.plan
+        b, row_block, column_block = self._numbers(unit)
+        self.out_index = strided(w, b, [(a.size, a.out) for a in c.batch])
+        tiles = shared(w, row_block, plan.rows.count, plan.row_blocks)
+        panels = shared(w, column_block, plan.columns.count, plan.column_blocks)
+        keys = [
+            add(w, times(w, self._moves(b, "lhs"), plan.row_blocks), row_block),
+            add(w, times(w, self._moves(b, "rhs"), plan.column_blocks), column_block),
+        ]
+        self._place("lhs", b, tiles, w.compare("icmp ne", keys[0], packed_before[0]))
+        self._place("rhs", b, panels, w.compare("icmp ne", keys[1], packed_before[1]))
+        if plan.depth_first:
+            self._depth_first(panels, tiles)
+        elif plan.group:
+            self._groups(tiles, panels, self.all_depths)
+        else:
+            each(w, *panels, lambda p: self._panel(p, tiles))
+        return keys
+
+    def _numbers(self, unit: Value) -> tuple[Value, Value, Value]:
+        """Batch, row block and column block; the factor that is packed once is the outer one's."""
+        w, plan, outer = self.w, self.plan, 1 << 40
+        if not plan.group:
+            b, row, column = split_index(w, unit, (outer, plan.row_blocks, plan.column_blocks))
+        elif any(a.rhs for a in self.c.batch):
+            b, column, row = split_index(w, unit, (outer, plan.column_blocks, plan.row_blocks))
+        else:
+            column, b, row = split_index(w, unit, (outer, self.c.batches, plan.row_blocks))
+        return b, row, column
+
+    def _moves(self, b: Value, side: str) -> Value:
+        """The batch, or 0 where the factor is the same in all of them."""
+        return b if any(getattr(a, side) for a in self.c.batch) else self.w.int(0)
+
+    def _place(self, side: str, b: Value, panels: Range, new: Value) -> None:
+        """Where this unit finds a factor, and the panel that lies there; packed if it has to be."""
+        w, packing, reading = self.w, self.packings[side], self.form.readings[side]
+        batch = [(a.size, getattr(a, side)) for a in self.c.batch]
+        self.first[side] = w.int(0)
+        if reading is Reading.PACKED:
+            step = strided(w, b, packed_strides(batch, packing))
+            self.at[side] = advanced(w, address_of(self.base[side]), step, self.scalar)
+            return
+        base = moved(w, self.base[side], b, batch, packing.source.dtype)
+        self.at[side] = base
+        if isinstance(base, Value):
+            self.ahead.place(side, base)
+        if reading is Reading.IN_UNIT and not (self.plan.depth_first and side == "rhs"):
+            self._pack(side, base, panels, self.all_depths, new)
+
+    def _pack(
+        self, side: str, base: Place, panels: Range, depths: Depths, new: Value | None
+    ) -> None:
+        """Panels of these depths into scratch, when `new` (or always)."""
+        w, packing = self.w, self.packings[side]
+        begin = depths.lhs if side == "lhs" else depths.rhs
+        count = w.binary("sub", panels[1], panels[0])
+        zero = w.binary("sub", w.int(0), times(w, begin, packing.k_step))
+        target = self.scratch[side]
+        if begin.integer != 0:  # the block's first depth comes to the scratch's beginning
+            target = advanced(w, target, zero, self.scalar)
+        block = PanelRange(base, target, panels[0], count, begin, depths.count)
+        if new is None:
+            self._packed(packing, block)
+        else:
+            when(w, new, lambda: self._packed(packing, block))
+        self.at[side], self.first[side] = self.scratch[side], panels[0]
+
+    def _packed(self, packing: Packing, block: PanelRange) -> None:
+        if is_assembly(packing):
+            packed(self.w, packing, block)
+        else:
+            function = called(self.w, packing, block)
+            self.functions[function.text] = function
+
+    def _address(self, side: str, panel: Value, start: Value) -> Value:
+        """Depth 0 of a tile or panel that begins at index `start`."""
+        w, packing = self.w, self.packings[side]
+        if self.form.readings[side] is Reading.IN_PLACE:
+            offset = strided(w, start, packing.source.free)
+            return element_address(w, address_of(self.at[side]), offset, packing.source.dtype)
+        first = self.first[side]
+        local = panel if first.integer == 0 else w.binary("sub", panel, first)
+        offset = times(w, local, packing.panel_size)
+        return advanced(w, address_of(self.at[side]), offset, self.scalar)
+
+    # -- panels and depth blocks -----------------------------------------------------------------
+
+    def _columns(self, panel: Value) -> Columns:
+        self.panel = panel
+        return columns_from(self.w, self.plan, self.plan.columns.start(self.w, panel))
+
+    def _panel(self, panel: Value, tiles: Range) -> None:
+        w, plan = self.w, self.plan
+        columns = self._columns(panel)
+        at = self._address("rhs", panel, columns.start)
+        self.ahead.panel = panel
+        if not self.staged:
+            self._tiles(tiles, self.all_depths, at, columns)
+            return
+        self.waiting.clear(tiles)
+
+        def at_block(block: Value, _: list[Value]) -> list[Value]:
+            self._tiles(tiles, self._depths(block), at, columns)
+            return []
+
+        loop(w, w.int(plan.depth_blocks), [], at_block)
+        self._finish_stage(tiles, columns)
+
+    def _groups(self, tiles: Range, panels: Range, depths: Depths) -> None:
+        """Groups of the unit's tiles. depths.lhs: the first depth's number."""
+        w, size = self.w, self.plan.group
+
+        def at_group(first: Value) -> None:
+            end = w.intrinsic("llvm.umin", "i64", add(w, first, w.int(size)), tiles[1])
+            self._group((first, end), tiles, panels, depths)
+
+        if size == 1:
+            each(w, *tiles, lambda t: self._group((t, add(w, t, w.int(1))), tiles, panels, depths))
+            return
+        count = add(w, w.binary("sub", tiles[1], tiles[0]), w.int(size - 1))
+        groups = divided(w, count, size)
+        each(w, w.int(0), groups, lambda g: at_group(add(w, tiles[0], times(w, g, size))))
+
+    def _group(self, group: Range, tiles: Range, panels: Range, depths: Depths) -> None:
+        """Some tiles of rows, packed if they have to be, and all panels of the unit."""
+        w, base = self.w, self.at["lhs"]
+        self.rows_ahead.base = address_of(base)
+        if self.plan.lhs is Reading.IN_TILE:
+            self._pack("lhs", base, group, depths, self.limits.is_wanted(group, panels))
+            depths = replace(depths, lhs=w.int(0))
+        elif self.staged:
+            (axis,) = self.plan.nest
+            depths = replace(depths, lhs=times(w, depths.lhs, axis.lhs))
+
+        def at_panel(panel: Value) -> None:
+            columns = self._columns(panel)
+            at = self._address("rhs", panel, columns.start)
+            self.rows_ahead.panel = w.binary("sub", panel, panels[0])
+            each(w, *group, lambda tile: self._tile(tile, tiles, depths, at, columns))
+
+        if self.staged:
+            self.waiting.each_panel(panels, at_panel)
+        else:
+            each(w, *panels, at_panel)
+        self.at["lhs"] = base
+
+    def _depth_first(self, panels: Range, tiles: Range) -> None:
+        w, base = self.w, self.at["rhs"]
+        self.waiting.each_panel(panels, lambda _: self.waiting.clear(tiles))
+
+        def at_block(block: Value, _: list[Value]) -> list[Value]:
+            depths = self._depths(block)
+            begin = times(w, block, self.plan.depth_block)
+            if self.plan.rhs is Reading.IN_UNIT:
+                self._pack("rhs", base, panels, replace(depths, rhs=begin), None)
+                depths = replace(depths, rhs=w.int(0))
+            if self.plan.group:
+                self._groups(tiles, panels, replace(depths, lhs=begin))
+                return []
+
+            def at_panel(panel: Value) -> None:
+                columns = self._columns(panel)
+                self._tiles(tiles, depths, self._address("rhs", panel, columns.start), columns)
+
+            self.waiting.each_panel(panels, at_panel)
+            return []
+
+        loop(w, w.int(self.plan.depth_blocks), [], at_block)
+        self.waiting.each_panel(panels, lambda p: self._finish_stage(tiles, self._columns(p)))
+
+    def _depths(self, block: Value) -> Depths:
+        w, size = self.w, self.plan.depth_block
+        begin = times(w, block, size)
+        (axis,) = self.plan.nest
+        count = clipped(w, begin, size, self.c.k)
+        return Depths(count, times(w, begin, axis.lhs), times(w, begin, axis.rhs), begin)
+
+    # -- tiles ---------------------------------------------------------------------------------
+
+    def _tiles(self, tiles: Range, depths: Depths, rhs: Value, columns: Columns) -> None:
+        """The microkernel over tiles of rows, for some depths."""
+        each(self.w, *tiles, lambda tile: self._tile(tile, tiles, depths, rhs, columns))
+
+    def _tile(
+        self, tile: Value, tiles: Range, depths: Depths, rhs: Value, columns: Columns
+    ) -> None:
+        """The microkernel for one tile of a unit's, if its sums are wanted."""
+        w, rows = self.w, self.plan.rows
+        start = rows.start(w, tile)
+        local = times(w, w.binary("sub", tile, tiles[0]), rows.step) if self.staged else None
+        wanted = self.limits.is_wanted(one(w, tile), one(w, self.panel))
+        is_rest_made = self.c.bands.is_rest_made
+
+        def make() -> None:
+            self._sums_of_tile(tile, start, local, depths, rhs, columns)
+            if not is_rest_made:
+                finish()
+
+        def finish() -> None:
+            if not self.staged and not self.is_direct:
+                self._finish_rows(tile, start, columns)
+
+        if wanted is None:
+            make()
+        else:
+            when(w, wanted, make)
+        if is_rest_made:
+            finish()
+
+    def _sums_of_tile(
+        self,
+        tile: Value,
+        start: Value,
+        local: Value | None,
+        depths: Depths,
+        rhs: Value,
+        columns: Columns,
+    ) -> None:
+        """A tile's sums to where they wait, or to the result."""
+        w, depths = self.w, self.limits.depths(tile, self.panel, depths)
+        rhs = self.form.factor("rhs").moved(w, rhs, depths.rhs)
+        form = self.form.assembly(depths.count)
+        lhs = self._address("lhs", tile, start)
+        if self.c.is_diagonal:
+            lhs = element_address(w, lhs, columns.start, self.c.lhs.dtype)
+        lhs = self.form.factor("lhs").moved(w, lhs, depths.lhs)
+        if form is not None:
+            out = self._place_of_tile(start, local, columns)
+            ahead = self.ahead.start(tile) or self.rows_ahead.start(tile)
+            write_tile(w, form, lhs, rhs, out, self.aside, ahead)
+        else:
+            self.is_glue = False
+            self._in_registers(lhs, rhs, depths, start, local, columns)
+
+    def _place_of_tile(self, start: Value, local: Value | None, columns: Columns) -> Value:
+        """Where a tile's sums go: to scratch, to wait, or straight to the result."""
+        w, c = self.w, self.c
+        if not self.is_direct:
+            return self.waiting.base if local is None else self.waiting.row(local)
+        index = add(w, self.out_index, strided(w, start, self.row_axes))
+        return element_address(w, self.result.address, add(w, index, columns.start), c.out)
+
+    def _in_registers(
+        self,
+        lhs: Value,
+        rhs: Value,
+        depths: Depths,
+        start: Value,
+        local: Value | None,
+        columns: Columns,
+    ) -> None:
+        """The tile as LLVM's values."""
+        w, micro, masks = self.w, self.form.microkernel(depths.count), list(columns.masks)
+        first = w.int(0) if local is None else local
+        stages = [self.waiting.row(add(w, first, w.int(r))) for r in range(self.plan.rows.step)]
+        before = None if local is None else [self.waiting.sums(stage) for stage in stages]
+        sums = product(w, micro, lhs, rhs, before, masks) if self.c.k else zero_tile(w, micro)
+        if self.is_direct:
+            self._finish_tile(sums, start, columns)
+            return
+        for stage, row in zip(stages, sums, strict=True):
+            self.waiting.put(stage, row)
+
+    # -- the result ------------------------------------------------------------------------------
+
+    def _finish_rows(self, tile: Value, start: Value, columns: Columns) -> None:
+        """A tile that waits in scratch, to the result's rows from `start` on, each once: what an
+        epilogue reads may lie there.
+        """
+        self._finish_waiting(self.waiting.base, start, tile, columns)
+
+    def _finish_stage(self, tiles: Range, columns: Columns) -> None:
+        def finish(tile: Value, start: Value, stage: Value) -> None:
+            self._finish_waiting(stage, start, tile, columns)
+
+        self.waiting.each_tile(tiles, finish)
+
+    def _finish_waiting(self, sums: Value, start: Value, tile: Value, columns: Columns) -> None:
+        first = self.plan.rows.again(self.w, tile, start)
+        waiting = WaitingTile(sums, start, first, self.out_index, columns.start)
+        if self.has_assembly:
+            function = self.finishing.called(waiting)
+            self.functions[function.text] = function
+        else:
+            self.finishing.tile(waiting, columns)
+
+    def _finish_tile(self, tile: Tile, start: Value, columns: Columns) -> None:
+        """Rows from registers to the result."""
+        w, axes = self.w, self.row_axes
+        base = strided(w, start, axes)
+        stride = axes[0][1] if axes else 0
+        for r, row in enumerate(tile):
+            offset = add(w, base, w.int(r * stride))
+            self.finishing.row(row, self.out_index, offset, columns)

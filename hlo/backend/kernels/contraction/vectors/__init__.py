@@ -1,0 +1,1 @@
+"""Products of few rows: the other factor is read once, in its own order."""

@@ -1,0 +1,169 @@
+"""Vector plan: which contractions of few rows stream the other factor, and how their sums are cut.
+
+    Contraction, Ring --is_dots, streams_columns--> which form;  --at_once, chains, dots_cut--> its
+
+Everything follows from shapes and COMMON, so that bits are the same for machines of all caches.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from hlo.backend.ir.kernel import Sums
+from hlo.backend.kernels.contraction.problem.axes import Contraction, extent, merged, only
+from hlo.backend.kernels.contraction.problem.ring import Ring, is_plain
+from hlo.backend.kernels.contraction.problem.sum_blocks import (
+    BLOCK,
+    FEW,
+    Cut,
+    block_sizes,
+    chain_of,
+    cut_of,
+)
+from hlo.backend.kernels.contraction.words.words import has_words
+from hlo.machine import COMMON
+
+MOST_ROWS = 16
+# From so many rows on columns of another type are best converted once, where they can.
+TILED_ROWS = 2
+WORDS_ROWS = 8  # More are served better by words of dot products.
+# More meet the columns in groups: of seven or eight the registers hold the sums of two columns, so
+# that all rows are read again for each two. Zen 4, 7 and 8 rows: 0.75 of the time.
+ROWS_AT_ONCE = 6
+# A larger matrix comes from memory. It decides in which order terms are added, and so do the next
+# two, so that all ask COMMON's caches.
+STREAMED_BYTES = COMMON.last_cache.bytes
+CHUNK_BYTES = COMMON.first_cache.bytes // 2  # Of sums that stay in the first cache.
+DEPTHS = COMMON.first_cache.ways  # Rows of the matrix that are added to these at a time.
+LEAST_UNITS = 4
+ACROSS = 3  # About how many products as many lanes take as the sum over a vector's lanes.
+DOTS_BLOCK = 32  # Vectors along depth that are added one after the other.
+
+
+def most_rows(c: Contraction, ring: Ring) -> int:
+    """The most rows for which the other factor is streamed."""
+    return WORDS_ROWS if has_words(c, ring) else MOST_ROWS
+
+
+def streams_columns(c: Contraction, ring: Ring) -> bool:
+    """Whether few rows meet a matrix whose rows are the columns' runs, and that is large or of
+    another type, or computed."""
+    if c.m > most_rows(c, ring) or c.is_diagonal or len(c.columns) != 1 or len(c.depth) != 1:
+        return False
+    (columns,) = c.columns
+    is_large = _elements(c) * c.rhs.dtype.item_bytes >= STREAMED_BYTES
+    # Tiles read numbers of their own type where they lie; others would be packed, to be read once.
+    return (
+        (is_large or _is_converted(c, ring))
+        and (columns.out, columns.rhs) == (1, 1)
+        and c.n >= (4 if c.rhs.prologue is not None else 8) * ring.lanes
+    )
+
+
+def is_converted_alone(c: Contraction, ring: Ring) -> bool:
+    """Whether columns are streamed for their type alone: panels of them, if they are made once, are
+    better, as every group of rows converts what it meets again. One row reads less so, but of
+    panels of words.
+    """
+    is_near = _elements(c) * ring.scalar_bytes < STREAMED_BYTES
+    is_many = (c.m >= TILED_ROWS or has_words(c, ring)) and c.rhs.prologue is None
+    return is_near and is_many and _is_converted(c, ring) and streams_columns(c, ring)
+
+
+def _is_converted(c: Contraction, ring: Ring) -> bool:
+    """Whether the columns are computed, or numbers of another type, of which no words are made: not
+    for one row, which does with a column what making words of it would take.
+    """
+    is_other = not is_plain(c.rhs.dtype, ring) and (c.m == 1 or not has_words(c, ring))
+    return is_other or c.rhs.prologue is not None
+
+
+def _elements(c: Contraction) -> int:
+    """Of the columns."""
+    return extent(tuple(a for a in c.batch if a.rhs)) * c.k * c.n
+
+
+def column_blocks(c: Contraction, ring: Ring) -> int:
+    """Blocks of columns whose sums, of all rows, stay in the first cache."""
+    return -(-c.m * c.n * ring.parts * ring.scalar_bytes // CHUNK_BYTES)
+
+
+def is_turned(c: Contraction, ring: Ring) -> bool:
+    """Whether few columns meet many rows that run along depth: with the factors exchanged these are
+    dots, after a copy of the columns along depth. Tiles of them would leave most lanes empty.
+    """
+    if not 0 < c.n <= min(most_rows(c, ring), c.m) or c.is_diagonal:
+        return False
+    if len(merged(only(c.rows, "out"))) != 1 or not c.depth:
+        return False
+    inner = c.depth[-1]
+    if ring.parts > 1 and inner.rhs != 1:
+        return False
+    if inner.lhs != 1 or inner.size < ring.lanes or at_once(c.swapped, ring) == 0:
+        return False
+    vectors = c.k // inner.size * -(-inner.size // ring.lanes)
+    return c.n * (vectors + ACROSS) <= c.k
+
+
+def row_groups(rows: int) -> list[range]:
+    """Rows that columns along depth meet together, the rest while these are in the first cache."""
+    groups = max(1, -(-rows // ROWS_AT_ONCE))
+    size = -(-rows // groups)
+    return [range(first, min(first + size, rows)) for first in range(0, rows, size)] or [range(0)]
+
+
+def at_once(c: Contraction, ring: Ring) -> int:
+    """Columns of one step of `dots`: a power of two whose sums fit the registers; 0 if none."""
+    rows = len(row_groups(c.m)[0])
+    limit = (24 if ring.registers == 32 else 12) // (rows * ring.parts * ring.parts)
+    if limit == 0:
+        return 0
+    fitting = 1 << (limit.bit_length() - 1)
+    return min(8, ring.lanes, fitting, 1 << (c.n - 1).bit_length())
+
+
+def chains(c: Contraction, ring: Ring) -> int:
+    """Sums that one result is made of, which take vectors turn by turn: few results would wait for
+    their own additions.
+    """
+    sums = len(row_groups(c.m)[0]) * at_once(c, ring) * ring.parts
+    most = min(4, max(1, 8 // sums), c.depth[-1].size // ring.lanes)
+    return 1 << (most.bit_length() - 1)
+
+
+def vector_sums(c: Contraction, ring: Ring) -> Sums:
+    """How long chains of additions are in gemv.py's sums."""
+    if is_dots(c, ring):
+        across_lanes = ring.lanes.bit_length() - 1
+        chain = ring.parts * _dots_chain(c, ring)
+        joined = chains(c, ring).bit_length() - 1
+        return Sums("dots", chain + joined + across_lanes)
+    return Sums("axpys", ring.parts * min(c.k, BLOCK) + c.k // BLOCK + 2)
+
+
+def is_dots(c: Contraction, ring: Ring) -> bool:
+    """Whether both factors run along depth."""
+    inner = c.depth[-1]
+    along = inner.lhs == 1 and inner.rhs == 1 and inner.size >= ring.lanes
+    return along and at_once(c, ring) > 0
+
+
+def _dots_counts(c: Contraction, ring: Ring) -> list[int]:
+    """Rounds of the loops over depth: the innermost one runs over some vectors."""
+    *outer, inner = [a.size for a in c.depth]
+    return [*outer, -(-inner // (ring.lanes * chains(c, ring)))]
+
+
+def _dots_chain(c: Contraction, ring: Ring) -> int:
+    """The most additions that a lane's term goes through."""
+    counts, cut = _dots_counts(c, ring), dots_cut(c, ring)
+    if cut is None or cut.level < len(counts) - 1:
+        return chain_of(counts, cut)
+    sizes = block_sizes(cut.rounds, counts[-1])
+    return cut.rounds + FEW * len(sizes) + prod(counts[:-1])
+
+
+def dots_cut(c: Contraction, ring: Ring) -> Cut | None:
+    """The first level of blocks."""
+    counts = _dots_counts(c, ring)
+    return cut_of(counts, DOTS_BLOCK) if ring.rounds else None

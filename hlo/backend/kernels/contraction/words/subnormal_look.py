@@ -1,0 +1,81 @@
+"""Whether a factor has subnormal numbers, for products on instructions that read these as zero.
+
+Everything is looked at that lies between the first and the last element that the product reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlo.backend.ir.arithmetic import add, times
+from hlo.backend.ir.control import ranged, when
+from hlo.backend.ir.functions import BEGIN, END
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand, reach
+from hlo.backend.kernels.contraction.problem.beginnings import address_0
+from hlo.backend.kernels.contraction.problem.ring import element_address
+from hlo.backend.lanes import masked
+from hlo.ir import dtype as dt
+
+LANES = 32  # Numbers of a vector of 64 bytes.
+ROUNDS = 8  # Vectors after which it is asked whether there was one.
+CHUNK = 1 << 14  # Numbers that a unit looks at.
+
+
+def subnormal_kernel(c: Contraction, side: str) -> Kernel:
+    """buffers: a factor of bf16; a byte that becomes 1 where some of it is subnormal; starts."""
+    w = Writer()
+    factor: Operand = getattr(c, side)
+    assert factor.dtype is dt.BF16, "the numbers are known by their upper eight bits"
+    size = reach(c, side)
+    source, told = (w.buffer_address(n) for n in range(2))
+    source = address_0(w, source, factor, 2)
+    type = vector_of("i16", LANES)
+    step = LANES * ROUNDS
+
+    def codes(first: Value, mask: Value | None) -> Value:
+        at = element_address(w, source, first, factor.dtype)
+        return masked.load(w, type, at, 2, mask)
+
+    def at_step(n: Value) -> None:
+        first = times(w, n, step)
+        rows = [codes(add(w, first, w.int(k * LANES)), None) for k in range(ROUNDS)]
+        tell(w, are_subnormal(w, rows), told)
+
+    def at_rest() -> None:
+        for first in range(size // step * step, size, LANES):
+            left = size - first
+            mask = masked.first_of(left, LANES) if left < LANES else None
+            tell(w, are_subnormal(w, [codes(w.int(first), mask)]), told)
+
+    steps_of_unit = CHUNK // step
+    steps = size // step
+    units = max(1, -(-steps // steps_of_unit))
+    begin = times(w, BEGIN, steps_of_unit)
+    end = w.intrinsic("llvm.umin", "i64", times(w, END, steps_of_unit), w.int(steps))
+    ranged(w, begin, end, at_step)
+    if size % step:
+        when(w, w.compare("icmp eq", END, w.int(units)), at_rest)
+    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=2 * size)
+
+
+def are_subnormal(w: Writer, vectors: Sequence[Value]) -> Value:
+    """In which lanes some number of bf16 is subnormal: twice its code, without the sign, is from 2
+    to 0xFE, so that with 2 taken off it is among the least.
+    """
+    type = vector_of("i16", vectors[0].lanes)
+    least: Value | None = None
+    for vector in vectors:
+        doubled = w.binary("shl", w.cast("bitcast", vector, type), w.int(1, type))
+        moved = w.binary("sub", doubled, w.int(2, type))
+        least = moved if least is None else w.intrinsic("llvm.umin", type, least, moved)
+    assert least is not None, "of some vectors"
+    return w.compare("icmp ult", least, w.int(0xFD, type))
+
+
+def tell(w: Writer, found: Value, told: Value) -> None:
+    """A byte becomes 1 where any lane is true."""
+    some = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{found.lanes}i1")
+    ends = " unordered, align 1"  # by any thread
+    when(w, some, lambda: w.emit("store atomic", w.int(1, "i8"), told, rest=ends))
