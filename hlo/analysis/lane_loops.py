@@ -77,7 +77,7 @@ def row_loop(loop: Instruction) -> LaneLoop | None:
 
 def row_loop_of(fusion: Instruction) -> Instruction | None:
     """The while that writes rows which a fusion is: its results are elements of the loop's state
-    that trips change, its start are the fusion's operands and constants.
+    that trips change, its start are the fusion's operands, slices of these, and constants.
     """
     if fusion.opcode != "fusion":
         return None
@@ -92,14 +92,29 @@ def row_loop_of(fusion: Instruction) -> Instruction | None:
         return None
     around = {root, loop, loop.operands[0], *results}
     starts = [m for m in callee.instructions if m not in around]
-    sources = [m for m in starts if m.opcode != "broadcast"]
+    sources = [m for m in starts if m.opcode not in ("broadcast", "slice")]
     if any(m.opcode not in ("parameter", "constant") for m in sources):
         return None
     found = row_loop(loop)
-    if found is None or any(not r.shape.is_array or not r.shape.dims for r in results):
+    if (
+        found is None
+        or not _are_tables(loop, found, starts)
+        or any(not r.shape.is_array or not r.shape.dims for r in results)
+    ):
         return None
     return (
         loop if found.changed | found.written.keys() >= set(map(element_index, results)) else None
+    )
+
+
+def _are_tables(loop: Instruction, found: LaneLoop, starts: list[Instruction]) -> bool:
+    """Whether the slices among what a loop begins with are such of parameters, of which trips read
+    rows and no more.
+    """
+    sliced = {m for m in starts if m.opcode == "slice"}
+    begins = enumerate(loop.operands[0].operands)
+    return all(m.operands[0].opcode == "parameter" for m in sliced) and all(
+        k in found.tables for k, o in begins if o in sliced
     )
 
 

@@ -4,7 +4,8 @@
 
 The kernel takes a few elements through the whole loop, then the next ones, so that the loop over
 elements is outside and the state is in registers. As a loop of kernels it passes through memory
-with every trip.
+with every trip. Slices whose rows trips of a loop that writes rows read (`xs[1:]` of a scan) come
+along: the slice is no copy then, its rows are found by its index map.
 """
 
 from __future__ import annotations
@@ -62,9 +63,14 @@ def _wrap(module: Module, computation: Computation, loop: Instruction, found: La
     """
     made = Computation("fused_computation", execution_thread=computation.execution_thread)
     twins: dict[Instruction, Instruction] = {}
+    slices: dict[Instruction, Instruction] = {}
     (start,) = loop.operands
     begins = {
-        k: _taken(made, o, twins) for k, o in enumerate(start.operands) if k not in found.written
+        k: _read(made, o, twins, slices)
+        if found.written and k in found.tables and o.opcode == "slice"
+        else _taken(made, o, twins)
+        for k, o in enumerate(start.operands)
+        if k not in found.written
     }
     begins |= {k: _zeros(made, start.operands[k].shape) for k in sorted(found.written)}
     state = made.new("tuple", start.shape, [begins[k] for k in range(len(begins))])
@@ -109,6 +115,19 @@ def _is_number(value: Instruction, number: Literal) -> bool:
         and literal.shape == number.shape
         and (not literal.is_elided and literal.same_bits(number))
     )
+
+
+def _read(
+    made: Computation,
+    slice: Instruction,
+    twins: dict[Instruction, Instruction],
+    slices: dict[Instruction, Instruction],
+) -> Instruction:
+    """A slice of which trips read rows, inside; apart from the array that others begin with."""
+    if slice not in slices:
+        whole = _taken(made, slice.operands[0], twins)
+        slices[slice] = made.add(clone_instruction(slice, (whole,)))
+    return slices[slice]
 
 
 def _taken(

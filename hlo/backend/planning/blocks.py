@@ -19,7 +19,6 @@ from hlo.analysis.block_cutting import CutBody, Parameter, Start, Total, cut_com
 from hlo.analysis.block_size import block_of, sum_parts
 from hlo.analysis.blocking import Block, Span, number
 from hlo.analysis.leaves import leaves_of
-from hlo.analysis.legality import is_contraction
 from hlo.attributes.aliasing import InputAlias
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.functions import PARAMETERS, Data, Function
@@ -32,6 +31,7 @@ from hlo.backend.loops.schedule import Plan
 from hlo.backend.planning.allocations import Allocation, AllocationKind
 from hlo.backend.planning.block_parts import with_parts
 from hlo.backend.planning.block_sharing import kept_leaves, shared_calls, whole_parameters
+from hlo.backend.planning.block_work import block_weight, block_work
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.implementations import (
     HostCall,
@@ -46,7 +46,7 @@ from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.backend.planning.steps import program_of
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.machine import Rates
+from hlo.machine import Machine
 
 MOST_CONSTANT_BYTES = 4096
 MOST_SLOTS = 4096  # Addresses in the table of a block, which lies on the stack.
@@ -86,7 +86,7 @@ def blocked_kernels(
     first = len(instruction.operands) + len(leaves_of(instruction.shape))
     calls, shared = shared_calls(plan, body, first, kept)
     loop = _BlockLoop(instruction, block, body, program, len(shared))
-    made = loop.kernel(target.machine.rates)
+    made = loop.kernel(target.machine)
     sizes = " x ".join(map(str, block.sizes))
     lines = [f"{block.count} blocks of {sizes}, each through all functions"]
     if body.has_totals:
@@ -219,20 +219,22 @@ class _BlockLoop:
         self.spans[span] = None
         return _BlockSlice(buffer, size_bytes // elements, _index(span))
 
-    def kernel(self, rates: Rates) -> Kernel:
+    def kernel(self, machine: Machine) -> Kernel:
         program = self.program
         own = {symbol(f): f for k in program.kernels for f in (*k.functions, k)}
         self._write()
         declared = [f"declare void @{name}(ptr, i64, i64)" for name in dict.fromkeys(self.names)]
-        moved, flops = self._weight(rates)
+        moved, flops = block_weight(program, self.block.count, machine.rates)
+        shapes = [*(o.shape for o in self.instruction.operands), *leaves_of(self.instruction.shape)]
         return Kernel(
             Function(records=self.w.records),
             self.units,
             (*declared, *INTRINSICS),
             tuple(self.globals),
             scratch_bytes=max(64, aligned(program.plan.arena_bytes) + program.scratch_bytes),
-            bytes_moved=moved,
+            bytes_moved=moved + sum(s.size_bytes for s in shapes),
             flops=flops,
+            work=block_work(program, self.block.count, machine.vector_bytes // 4),
             functions=tuple(own.values()),
             is_glue=True,
         )
@@ -469,18 +471,3 @@ class _BlockLoop:
         w = self.w
         row = self.named.address(f"row{number}", _TABLE, w.int(step.slot), "ptr")
         w.call(self.names[step.kernel], row, w.int(0), w.int(step.units))
-
-    def _weight(self, rates: Rates) -> tuple[int, int]:
-        """Bytes moved, those in the cache counted by its rate; arithmetic by elementwise rates."""
-        shapes = [*(o.shape for o in self.instruction.operands), *leaves_of(self.instruction.shape)]
-        moved, flops = sum(s.size_bytes for s in shapes), 0
-        for step in self.program.steps:
-            if isinstance(step, KernelStep):
-                kernel = self.program.kernels[step.kernel]
-                within = kernel.bytes_moved * self.block.count
-                moved += within * rates.memory_bytes // rates.cached_bytes
-                work = kernel.flops * self.block.count
-                if is_contraction(step.instruction):
-                    work = work * rates.elementwise_ops // rates.contracted_ops
-                flops += work
-        return moved, flops

@@ -1,6 +1,4 @@
-"""Calls: the kernels of a contraction in their order, and the temporaries that they hand on.
-
-A constant makes one when the program is compiled, and what a loop keeps makes one before the loop.
+"""Calls: the kernels of a contraction in their order, and the looks at factors that some wait for.
 
 What is right for ordinary numbers alone is told by a byte: 0, unless a look finds others; kernels
 that make the product once more run where it is not.
@@ -13,7 +11,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from hlo.backend.ir.kernel import Kernel, KernelCall, KnownLeaves, Prepared, Preparing
+from hlo.backend.ir.kernel import Kernel, KernelCall
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.convolutions.look import told_again_kernel, untold_kernel
 from hlo.backend.kernels.contraction.problem.axes import Contraction
@@ -30,14 +28,11 @@ Made = Callable[[], LoopSchedule | Plan]
 class Calls:
     """first: the place of the first temporary. reach: bytes that the product works on."""
 
-    def __init__(self, target: Target, first: int, known: KnownLeaves) -> None:
+    def __init__(self, target: Target, first: int) -> None:
         self.target = target
         self.calls: list[KernelCall] = []
         self.temporaries: list[int] = []
         self.reach = 0
-        self.known = known
-        self.prepared: dict[int, Prepared] = {}  # by their places
-        self.early: set[int] = set(known.kept)  # places that do not wait for an iteration
         self._first = first
 
     @property
@@ -51,31 +46,6 @@ class Calls:
             kernel = replace(kernel, work=copy_work(kernel.bytes_moved, self.reach))
         self.target.shown(kernel, schedule)
         self.calls.append(KernelCall(kernel, buffers, is_early=is_early))
-
-    def add_before(
-        self, kernel: Kernel, source: int, size: int, schedule: Made, starts: Sequence[int] = ()
-    ) -> int:
-        """A kernel that writes a new temporary from a buffer (from starts in it); the temporary's
-        place.
-        """
-        place = self.next_place
-        self.temporaries.append(size)
-        self.call(kernel, schedule, source, place, *starts, is_early=source in self.early)
-        if source in self.early:
-            self.early.add(place)
-        return place
-
-    def is_known(self, place: int) -> bool:
-        """Whether a buffer is a constant, or made of one when the program is compiled."""
-        return place in self.known.leaves or place in self.prepared
-
-    def prepare(self, step: Preparing, source: int, size: int) -> int:
-        """A new temporary that is made of a known buffer when the program is compiled."""
-        place, number = self.next_place, len(self.temporaries)
-        before = self.prepared.get(source) or Prepared(0, source, ())
-        self.prepared[place] = Prepared(number, before.leaf, (*before.steps, step))
-        self.temporaries.append(size)
-        return place
 
     def only_if(self, told: int, first: int) -> None:
         """Calls from number `first` on run only where the byte at a place says so."""

@@ -22,7 +22,7 @@ from hlo.backend.ir.kernel import (
     Sums,
 )
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.calls import TOLD_BYTES, Calls
+from hlo.backend.kernels.contraction.calls import TOLD_BYTES
 from hlo.backend.kernels.contraction.computed_columns import packs_computed
 from hlo.backend.kernels.contraction.convolutions.convolution import Base
 from hlo.backend.kernels.contraction.convolutions.form import Form
@@ -36,6 +36,7 @@ from hlo.backend.kernels.contraction.convolutions.look import (
 from hlo.backend.kernels.contraction.convolutions.padding import padding_kernel
 from hlo.backend.kernels.contraction.convolutions.repair import repair_kernel
 from hlo.backend.kernels.contraction.convolutions.words import held_in_words
+from hlo.backend.kernels.contraction.factor_calls import FactorCalls
 from hlo.backend.kernels.contraction.matrix_units.amx import TilePlan, tile_plan
 from hlo.backend.kernels.contraction.matrix_units.nest import tile_packing_schedule, tile_schedule
 from hlo.backend.kernels.contraction.matrix_units.packing import tile_packing_kernel
@@ -46,7 +47,6 @@ from hlo.backend.kernels.contraction.packing.panels import packing_kernel
 from hlo.backend.kernels.contraction.prepared import (
     PreparedPanels,
     PreparedTiles,
-    PreparedWords,
     PreparedZeros,
     is_prepared,
 )
@@ -103,8 +103,18 @@ from hlo.backend.kernels.contraction.vectors.plan import (
     is_turned,
     vector_sums,
 )
-from hlo.backend.kernels.contraction.vectors.turning import columns_along_depth, on_copy
-from hlo.backend.kernels.contraction.words.packing import words_kernel, words_schedule
+from hlo.backend.kernels.contraction.vectors.turning import (
+    columns_along_depth,
+    on_copy,
+    on_rows,
+    rows_as_numbers,
+)
+from hlo.backend.kernels.contraction.vectors.word_dots import WordDots, dots_of_words
+from hlo.backend.kernels.contraction.vectors.word_nest import (
+    word_stream_schedule,
+    word_stream_sums,
+)
+from hlo.backend.kernels.contraction.vectors.word_stream import WordStream, words_streamed
 from hlo.backend.kernels.contraction.words.words import Worded, in_words
 from hlo.backend.kernels.contraction.words.zeros import (
     WORD_BYTES,
@@ -182,7 +192,7 @@ def _fused_kernels(
     return contraction_kernels(contraction, target, epilogue, buffers, known)
 
 
-class _Sequence(Calls):
+class _Sequence(FactorCalls):
     """The sequence being made."""
 
     def __init__(
@@ -224,35 +234,28 @@ class _Sequence(Calls):
             self._product(plan, self.epilogue, *others)
             return self._made()
         if is_turned(c, ring):
-            c = self._turned(self._in_memory(c, "rhs"), ring)
-        c = self._in_memory(c, "lhs")
+            c = self._turned(self.in_memory(c, "rhs"), ring)
+        c = self.in_memory(c, "lhs")
+        if self._add_word_stream(c, ring, others):
+            return self._made()
         is_tiled = self._is_converted_once(c, ring)
+        if not is_tiled and (packing := rows_as_numbers(c, ring)) is not None:
+            c = on_rows(c, packing, self._apart(packing, c, "lhs"))
         if not is_tiled and (split := split_stream(c, ring, self.next_place)) is not None:
             self._add_parts(c, ring, split, others)
         elif not is_tiled and (stream := streamed(c, ring, self.epilogue)) is not None:
             self.sums = vector_sums(stream.c, ring)
-            self._stream(stream, *others)
+            self._stream(stream, c.lhs.buffer, c.rhs.buffer, *others)
         else:
             self._add_blocked(c, ring, others)
         return self._made()
-
-    def _in_memory(self, c: Contraction, side: str) -> Contraction:
-        """The product of a factor that a kernel before it has computed."""
-        factor: Operand = getattr(c, side)
-        if factor.prologue is None:
-            return c
-        from hlo.backend.kernels.contraction.problem.computed import materialised
-
-        self.calls.append(materialised(factor.prologue, self.target, place := self.next_place))
-        self.temporaries.append(factor.prologue.root.shape.size_bytes)
-        return replace(c, **{side: replace(factor, buffer=place, prologue=None)})
 
     def _add_blocked(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """A product of blocks of rows and columns, by what multiplies them best; the columns may be
         computed where they are packed as numbers of the ring.
         """
         if c.rhs.prologue is not None and not packs_computed(c, ring):
-            c = self._in_memory(c, "rhs")
+            c = self.in_memory(c, "rhs")
         if (tiles := tile_plan(c, ring)) is not None:
             self._unless_subnormal(c, ring, others, partial(self._add_tiles, tiles, others))
         elif (worded := in_words(c, ring, self.early)) is not None:
@@ -303,15 +306,7 @@ class _Sequence(Calls):
         """The product on words, after what makes them."""
         c = worded.contraction
         for side, words in (("lhs", worded.lhs), ("rhs", worded.rhs)):
-            if not words.is_copied:
-                continue
-            source, size = words.source.buffer, words.size_bytes
-            if self.is_known(source):
-                place = self.prepare(PreparedWords(words), source, size)
-            else:
-                kernel, starts = words_kernel(words, self.target), start_buffers([words.source])
-                shown = partial(words_schedule, words, side)
-                place = self.add_before(kernel, source, size, shown, starts)
+            place = self.in_words(words, side)
             c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
         if worded.lhs.is_moved:
             result, *rest = others
@@ -356,10 +351,42 @@ class _Sequence(Calls):
         before = self.told(c, early, is_early=True) if early else None
         told = self.told(c, [one for one in looked if one not in early], before=before)
         add()
+        self._once_more(c, ring, others, told)
+
+    def _once_more(self, c: Contraction, ring: Ring, others: tuple[int, ...], told: int) -> None:
+        """The product where a byte says that the one before was not right."""
         fast, sums = len(self.calls), self.sums
         self._product(planned_small(c, ring), self.epilogue, *others)
         self.only_if(told, fast)
         self.sums, self.stores_once = sums, False
+
+    def _add_word_stream(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> bool:
+        """The product of few rows on words that nothing of the matrix is copied for, if it is one;
+        where subnormal numbers are met, it is made once more. Factors that are known, or kept by a
+        loop, become words beforehand.
+        """
+        left, right = c.lhs.buffer, c.rhs.buffer
+        if any(self.is_known(place) or place in self.early for place in (left, right)):
+            return False
+        if (worded := dots_of_words(c, ring)) is not None:
+            self.sums = vector_sums(worded.contraction, worded.ring)
+            left = self.in_words(worded.lhs, "lhs")
+            self._stream(WordDots(worded, self.epilogue), left, right, *others)
+            return True
+        if (found := words_streamed(c, ring)) is None:
+            return False
+        told = None
+        if self.target.mode == "strict" and c.rhs.dtype is dt.BF16:
+            told = self.told(c, [("lhs", left)])
+        stream = WordStream(found, self.epilogue, looks=told is not None)
+        left, starts = self.in_words(found.lhs, "lhs"), start_buffers((stream.c.lhs, c.rhs))
+        byte = () if told is None else (told,)
+        shown = partial(word_stream_schedule, stream)
+        self.call(stream.kernel(), shown, left, right, *others, *starts, *byte)
+        self.sums = word_stream_sums(stream.c)
+        if told is not None:
+            self._once_more(c, ring, others, told)
+        return True
 
     def repaired(self, c: Contraction, form: Form, met: tuple[int, ...]) -> KernelSequence:
         """The product, and what is done where zeros met factors that are not finite."""
@@ -381,11 +408,10 @@ class _Sequence(Calls):
         made = self.finished(c)
         return replace(made, calls=(*made.calls, *further))
 
-    def _stream(self, stream: Dots | Axpys, *others: int) -> None:
+    def _stream(self, stream: Dots | Axpys, *places: int) -> None:
         """A product of few rows, which reads the other factor once."""
-        factors = stream.c.lhs, stream.c.rhs
-        places = *(f.buffer for f in factors), *others, *start_buffers(factors)
-        self.call(stream.kernel(), partial(vector_schedule, stream), *places)
+        starts = start_buffers((stream.c.lhs, stream.c.rhs))
+        self.call(stream.kernel(), partial(vector_schedule, stream), *places, *starts)
 
     def _product(self, plan: ProductPlan, epilogue: Epilogue | None, *others: int) -> None:
         """The blocked product, after what packs its factors before it."""
@@ -444,7 +470,7 @@ class _Sequence(Calls):
         is_tiled = self._is_converted_once(parted, ring)
         if not is_tiled and (stream := streamed(parted, ring)) is not None:
             self.sums = parts_sums(vector_sums(stream.c, ring), parts)
-            self._stream(stream, place)
+            self._stream(stream, c.lhs.buffer, c.rhs.buffer, place)
         else:
             plan = planned(parted, ring)
             self.sums = parts_sums(plan.sums, parts)

@@ -137,6 +137,22 @@ def test_rows_that_are_read_past_the_end_are_the_last_one() -> None:
     assert agrees(text)
 
 
+SLICED = """
+  whole = f32[9,{n}] parameter(1)
+  xs = f32[5,{n}] slice(whole), slice={{[{start}:{limit}:{stride}], [0:{n}]}}"""
+
+
+@pytest.mark.parametrize("rows", [(0, 5, 1), (4, 9, 1), (0, 9, 2)])
+@pytest.mark.parametrize("n", [16, 37, 200])
+def test_rows_of_a_slice_are_read_where_they_lie(n: int, rows: tuple[int, int, int]) -> None:
+    start, limit, stride = rows
+    sliced = SLICED.format(n=n, start=start, limit=limit, stride=stride)
+    text = program(str(n)).replace(f"xs = f32[5,{n}] parameter(1)", sliced)
+    module = hlo.optimize(hlo.parse(text))
+    assert [i.opcode for i in module.entry.instructions if i.opcode != "parameter"] == ["fusion"]
+    assert agrees(text, threads=(1, 2, 3, 7))
+
+
 def test_a_row_may_be_one_number() -> None:
     text = program(
         "40", row="f32[]", step="b = {t} broadcast(x), dimensions={{}}; y = {t} add(h, b)"

@@ -193,6 +193,15 @@ def only(axes: Axes, side: str) -> Axes:
     return tuple(Axis(a.size, **{side: getattr(a, side)}) for a in axes)
 
 
+def static_offset(index: int, axes: Axes, side: str) -> int:
+    """Offset of a linear index that is known now."""
+    offset = 0
+    for axis in reversed(axes):
+        index, part = divmod(index, axis.size)
+        offset += part * getattr(axis, side)
+    return offset
+
+
 def merged(axes: Iterable[Axis]) -> Axes:
     """Fewer axes with the same meaning: unit axes go, axes join where strides allow."""
     result: list[Axis] = []
@@ -294,12 +303,3 @@ def result_bands(dot: Instruction, live: tuple[int, int, Band]) -> Bands:
     rows = [d for d, (_, right) in enumerate(own) if right is None]
     columns = [d for d, (left, _) in enumerate(own) if left is None]
     return Bands(band) if (rows, columns) == ([first], [second]) else Bands()
-
-
-def offset_of(index: int, axes: Axes, side: str) -> int:
-    """Where a number in a set of axes, counted row-major, lies on a side."""
-    offset = 0
-    for axis in reversed(axes):
-        index, part = divmod(index, axis.size)
-        offset += part * getattr(axis, side)
-    return offset

@@ -5,8 +5,8 @@
 
 Both read whole stretches of memory, as bandwidth wants it; neither packs anything. Few columns that
 run along depth are rows of dots, with many results at one distance: `is_turned`. A lane of dots
-sums DOTS_BLOCK vectors, a column of axpys BLOCK depths (problem/sum_blocks.py), before these sums
-are added to the total: vector_sums.
+sums DOTS_BLOCK vectors, a column of axpys BLOCK depths (sum_blocks.py), before these sums are added
+to the total: vector_sums.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from hlo.backend.ir.arithmetic import add, advanced, clipped, divided, split_index, strided, times
+from hlo.backend.ir.arithmetic import add, advanced, clipped, divided, times
 from hlo.backend.ir.control import loop, ranged
-from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import counted
-from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.contraction.microkernels.lane_sums import across
-from hlo.backend.kernels.contraction.problem.axes import Axes, Contraction, merged, offset_of, only
-from hlo.backend.kernels.contraction.problem.beginnings import (
-    address_0,
-    beginnings_of,
-    element_0,
-    start_buffers,
+from hlo.backend.kernels.contraction.problem.axes import (
+    Axes,
+    Contraction,
+    merged,
+    only,
+    static_offset,
 )
 from hlo.backend.kernels.contraction.problem.places import (
     Place,
@@ -37,12 +36,14 @@ from hlo.backend.kernels.contraction.problem.places import (
     read,
     told,
 )
-from hlo.backend.kernels.contraction.problem.result import Epilogue, Result
+from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import Parts, Ring, element_address, loaded
 from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK, block_sizes
+from hlo.backend.kernels.contraction.vectors.matrix_ahead import RowsAhead
 from hlo.backend.kernels.contraction.vectors.plan import (
     DEPTHS,
     LEAST_UNITS,
+    ROWS_AT_ONCE,
     at_once,
     chains,
     column_blocks,
@@ -52,12 +53,8 @@ from hlo.backend.kernels.contraction.vectors.plan import (
     row_groups,
     streams_columns,
 )
-from hlo.backend.kernels.contraction.vectors.work import vector_work
+from hlo.backend.kernels.contraction.vectors.streaming import Streaming
 from hlo.backend.lanes.masked import below, first_of
-from hlo.ir.dtype import DType
-
-UNIT_BYTES = 64 << 10  # The least of the matrix that is worth a unit.
-UNITS = 32
 
 
 def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Dots | Axpys | None:
@@ -74,68 +71,10 @@ def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Do
     return Axpys(c, ring, epilogue) if streams_columns(c, ring) else None
 
 
-class _Streaming:
-    """What both forms share: the addresses of one batch, and the kernel around its units. blocks:
-    of columns.
-    """
-
-    blocks: int
-    scratch_bytes = 0
-
-    def __init__(self, c: Contraction, ring: Ring, epilogue: Epilogue | None) -> None:
-        self.w = Writer()
-        self.c = c
-        self.ring = ring
-        self.epilogue = epilogue
-
-    def _kernel(self, body: Callable[[Value], None]) -> Kernel:
-        """A unit is (batch, block); body(block) runs with the batch's addresses set."""
-        w, c, blocks, scratch_bytes = self.w, self.c, self.blocks, self.scratch_bytes
-        lhs, rhs = (w.buffer_address(i) for i in range(2))
-        self.result = Result(w, self.ring, c.out, 2, self.epilogue)
-        first = 2 + self.result.buffers  # of the starts
-        if scratch_bytes:
-            self.scratch = w.buffer_address(first + len(start_buffers((c.lhs, c.rhs))))
-        lhs = address_0(w, lhs, c.lhs, first)
-        place = element_0(w, rhs, c.rhs, first + beginnings_of(c.lhs))
-
-        def unit(u: Value) -> None:
-            b, block = split_index(w, u, (1 << 40, blocks))
-            axes = {s: [(a.size, getattr(a, s)) for a in c.batch] for s in ("lhs", "rhs", "out")}
-            self.lhs = element_address(w, lhs, strided(w, b, axes["lhs"]), c.lhs.dtype)
-            self.rhs = moved(w, place, b, axes["rhs"], c.rhs.dtype)
-            self.out_index = strided(w, b, axes["out"])
-            body(block)
-
-        ranged(w, BEGIN, END, unit)
-        matrix = round(c.batches * c.k * c.n * c.rhs.read_bytes)
-        return Kernel(
-            w.kernel_function(),
-            c.batches * blocks,
-            *w.beside,
-            scratch_bytes=scratch_bytes,
-            bytes_moved=matrix,
-            flops=c.flops,
-            work=vector_work(c, self.ring),
-        )
-
-    def _blocks(self, things: int) -> int:
-        """Blocks into which `things` parts of the matrix are shared."""
-        c = self.c
-        size = c.k * c.n * c.rhs.dtype.item_bytes
-        return max(1, min(things, UNITS, size // UNIT_BYTES))
-
-    def _store(self, row: int, column: Value, sums: Parts, mask: Value | None) -> None:
-        w = self.w
-        step = self.c.columns[-1].out if self.c.columns else 1
-        index = add(w, self.out_index, w.int(offset_of(row, self.c.rows, "out")))
-        self.result.store(sums, add(w, index, times(w, column, step)), step, mask)
-
-
 # -- dots --------------------------------------------------------------------------------------
 
 
-class Dots(_Streaming):
+class Dots(Streaming):
     """Rows x `at_once` columns x `chains` of sums in registers; depth in vectors. A unit takes
     `size` of the `steps` of columns.
     """
@@ -175,21 +114,27 @@ class Dots(_Streaming):
         self, numbers: Sequence[int], columns: list[Place], start: Value, mask: Value | None
     ) -> None:
         """The results of some rows in these columns."""
+        totals = self._totals(self._row_places(numbers), columns)
+        for r, total in zip(numbers, totals, strict=True):
+            self._store(r, start, total, mask)
+
+    def _row_places(self, numbers: Sequence[int]) -> list[Value]:
+        """Where rows begin."""
+        w, c = self.w, self.c
+        offsets = [w.int(static_offset(r, c.rows, "lhs")) for r in numbers]
+        return [element_address(w, self.lhs, offset, c.lhs.dtype) for offset in offsets]
+
+    def _totals(self, rows: list[Value], columns: list[Place]) -> list[Parts]:
+        """Of some rows with these columns, a vector each."""
         w, c, ring = self.w, self.c, self.ring
-        rows = [
-            element_address(w, self.lhs, w.int(offset_of(r, c.rows, "lhs")), c.lhs.dtype)
-            for r in numbers
-        ]
         parts, width = ring.parts, ring.parts * self.at_once
         zeros = list(ring.zero(w, ring.lanes)) * (len(rows) * self.at_once * self.chains)
         sums = self._over_depth(c.depth, rows, columns, zeros)
         while len(sums) > len(rows) * width:
             half = len(sums) // 2
             sums = self._added(sums[:half], sums[half:])
-        for n, r in enumerate(numbers):
-            row = sums[n * width : (n + 1) * width]
-            totals = tuple(across(w, ring, row[i::parts]) for i in range(parts))
-            self._store(r, start, totals, mask)
+        own = [sums[n * width : (n + 1) * width] for n in range(len(rows))]
+        return [tuple(across(w, ring, row[i::parts]) for i in range(parts)) for row in own]
 
     def _column_places(self, start: Value) -> list[Place]:
         """Where the columns begin; those beyond the last repeat it."""
@@ -272,6 +217,12 @@ class Dots(_Streaming):
             own = self._step(at, mask, chain, rows, columns, own)
         return self._added(sums, own) if rounds else own
 
+    def _of_row(self, row: Value, k: Value, mask: Value | None) -> Parts:
+        """A vector of a row's depths."""
+        w, dtype = self.w, self.c.lhs.dtype
+        at = element_address(w, row, k, dtype)
+        return loaded(w, self.ring, dtype, at, self.ring.lanes, mask)
+
     def _zeros(self, like: list[Value]) -> list[Value]:
         return [self.w.zero(value.type) for value in like]
 
@@ -293,12 +244,9 @@ class Dots(_Streaming):
         count = len(sums) // self.chains
         others, own = (sums[: chain * count], sums[(chain + 1) * count :]), sums[chain * count :]
 
-        def vector(at: Value, dtype: DType) -> Parts:
-            return loaded(w, ring, dtype, element_address(w, at, k, dtype), ring.lanes, mask)
-
         begin(ring, *columns[:1])
         run = Run(k, c.depth[-1].size, is_whole=True)
-        left = [vector(at, c.lhs.dtype) for at in rows]
+        left = [self._of_row(at, k, mask) for at in rows]
         result: list[Parts] = [()] * (len(rows) * len(columns))
         for j, at in enumerate(columns):
             right = read(w, ring, c.rhs.dtype, at, run, ring.lanes, mask)
@@ -312,10 +260,10 @@ class Dots(_Streaming):
 # -- axpys -------------------------------------------------------------------------------------
 
 
-class Axpys(_Streaming):
+class Axpys(Streaming):
     """`depths` rows of the matrix at a time are added to the sums of a chunk of columns, `vectors`
     of them at a time. Few numbers of lhs wait in registers (is_held), others are read where they
-    are used, once for these vectors.
+    are used, once for these vectors. groups: of lhs's rows, that meet these one after the other.
     """
 
     def __init__(self, c: Contraction, ring: Ring, epilogue: Epilogue | None) -> None:
@@ -329,9 +277,12 @@ class Axpys(_Streaming):
         most = 16 if ring.registers == 32 else 8
         self.depths = max(1, min(DEPTHS, c.k))
         self.is_held = c.m * ring.parts * self.depths <= most
-        sums = len(row_groups(c.m)[0]) * ring.parts
-        self.vectors = 1 if self.is_held else max(1, min(2, most // sums))
+        self.holds_matrix = ring.parts == 1 and c.m > ROWS_AT_ONCE
+        self.groups = [range(c.m)] if self.holds_matrix else row_groups(c.m)
+        held = self.depths if self.holds_matrix else len(self.groups[0]) * ring.parts
+        self.vectors = 1 if self.is_held else max(1, min(2, most // held))
         self.has_totals = ring.rounds and c.k > BLOCK
+        self.ahead = RowsAhead.of(c, ring.target.machine)
         self.sums_size = c.m * self.chunk * ring.parts
         self.scratch_bytes = (1 + self.has_totals) * self.sums_size * ring.scalar_bytes
 
@@ -456,21 +407,34 @@ class Axpys(_Streaming):
         def at_run(rows: Sequence[int], at: Value, mask: Value | None, vectors: int) -> None:
             begin(ring, *matrix_rows[:1])
             places = [add(w, at, w.int(v * ring.lanes)) for v in range(vectors)]
-            sums = [[self._at(self._sum_addresses(r, p)) for p in places] for r in rows]
-            for d, row in enumerate(matrix_rows):
-                found = [self._columns_of(row, place, mask) for place in places]
-                for n, r in enumerate(rows):
-                    number = held[d][r] if held else self._number(bases[d], r)
-                    pairs = zip(sums[n], found, strict=True)
-                    sums[n] = [ring.multiply_add(w, total, number, x) for total, x in pairs]
-            for r, totals in zip(rows, sums, strict=True):
-                for total, place in zip(totals, places, strict=True):
-                    self._put(total, self._sum_addresses(r, place))
+            self.ahead.ask(w, matrix_rows, at, depths * axis.rhs, vectors * ring.lanes)
+            columns: dict[int, list[Parts]] = {}
+            sums: dict[int, list[Parts]] = {}
+            for r, d in self._order(rows, depths):
+                if d == 0:
+                    sums[r] = [self._at(self._sum_addresses(r, p)) for p in places]
+                if d not in columns:
+                    columns[d] = [self._columns_of(matrix_rows[d], p, mask) for p in places]
+                number = held[d][r] if held else self._number(bases[d], r)
+                pairs = zip(sums[r], columns[d], strict=True)
+                sums[r] = [ring.multiply_add(w, total, number, x) for total, x in pairs]
+                if d == depths - 1:
+                    for total, place in zip(sums.pop(r), places, strict=True):
+                        self._put(total, self._sum_addresses(r, place))
 
         with outside(matrix_rows[0]):
-            for rows in row_groups(c.m):
+            for rows in self.groups:
                 self._each_run(partial(at_run, rows), self.vectors)
         return []
+
+    def _order(self, rows: Sequence[int], depths: int) -> list[tuple[int, int]]:
+        """Registers hold the sums of few rows while those of the matrix come; of more they hold the
+        rows of the matrix, whose depths each row of lhs takes one after the other. Two parts of
+        each would leave too few registers: groups of sums.
+        """
+        if self.holds_matrix:
+            return [(r, d) for r in rows for d in range(depths)]
+        return [(r, d) for d in range(depths) for r in rows]
 
     def _columns_of(self, row: Place, at: Value, mask: Value | None) -> Parts:
         """A vector of a row of the matrix. at: the column within the chunk, whose first one an
@@ -486,7 +450,7 @@ class Axpys(_Streaming):
 
     def _number(self, base: Value, row: int) -> Parts:
         w, c, ring = self.w, self.c, self.ring
-        offset = w.int(offset_of(row, c.rows, "lhs"))
+        offset = w.int(static_offset(row, c.rows, "lhs"))
         parts = loaded(w, ring, c.lhs.dtype, element_address(w, base, offset, c.lhs.dtype), 1)
         return tuple(w.splat(p, ring.lanes) for p in parts)
 

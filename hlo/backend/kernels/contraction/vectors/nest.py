@@ -5,7 +5,7 @@ Dots | Axpys --vector_schedule--> LoopSchedule
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hlo.backend.kernels.contraction.problem.nests import DEPTH, SUMS, batches, cached, stored
 from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK, block_sizes
@@ -62,15 +62,14 @@ def _dots(stream: Dots) -> Nodes:
     made = Reduction(
         SUMS, "add of products", axes, 1, together, stream.chains, join=join, reads=_reads(stream)
     )
-    return (Loop(columns, _of_groups(c.m, (made, stored(c, stream.epilogue)))),)
+    return (Loop(columns, _of_groups(row_groups(c.m), (made, stored(c, stream.epilogue)))),)
 
 
-def _of_groups(rows: int, body: Nodes) -> Nodes:
+def _of_groups(groups: Sequence[range], body: Nodes) -> Nodes:
     """The body for each group of rows."""
-    groups = row_groups(rows)
     if len(groups) == 1:
         return body
-    size = len(groups[0])
+    size, rows = len(groups[0]), groups[-1].stop
     tail = Tail.SHORT if rows % size else Tail.NONE
     return (Loop(Axis("i", rows, Role.UNROLLED, size, tail=tail), body),)
 
@@ -100,7 +99,9 @@ def _axpys(stream: Axpys) -> Nodes:
     dims, totals = (c.m, stream.sums_size // c.m), f"totals of {SUMS}"
     groups, rest = divmod(c.k, depths)
     whole, zero = groups * depths, Fill(SUMS, "0")
-    group = _of_groups(c.m, _columns(stream, _added(stream, f"{depths} depths"), stream.vectors))
+    group = _of_groups(
+        stream.groups, _columns(stream, _added(stream, f"{depths} depths"), stream.vectors)
+    )
     found: Nodes = (cached(SUMS, dims, ring), *_columns(stream, (zero,)))
     rounds: Nodes = (Loop(Axis(DEPTH, whole, Role.REDUCED, depths), group),) if groups else ()
     finished = SUMS
@@ -115,7 +116,7 @@ def _axpys(stream: Axpys) -> Nodes:
         finished = f"add of {totals} and {SUMS}"
     if rest:
         last = _added(stream, f"the last {rest} depths")
-        rounds += _of_groups(c.m, _columns(stream, last, stream.vectors))
+        rounds += _of_groups(stream.groups, _columns(stream, last, stream.vectors))
     return (*found, *rounds, *_columns(stream, (stored(c, stream.epilogue, finished),)))
 
 

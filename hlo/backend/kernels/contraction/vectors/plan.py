@@ -62,16 +62,19 @@ def streams_columns(c: Contraction, ring: Ring) -> bool:
 
 def is_converted_alone(c: Contraction, ring: Ring) -> bool:
     """Whether columns are streamed for their type alone: panels of them, if they are made once, are
-    better, as every group of rows converts what it meets again. One row reads less so.
+    better, as every group of rows converts what it meets again. One row reads less so, but of
+    panels of words.
     """
     is_near = _elements(c) * ring.scalar_bytes < STREAMED_BYTES
-    is_many = c.m >= TILED_ROWS and c.rhs.prologue is None
+    is_many = (c.m >= TILED_ROWS or has_words(c, ring)) and c.rhs.prologue is None
     return is_near and is_many and _is_converted(c, ring) and streams_columns(c, ring)
 
 
 def _is_converted(c: Contraction, ring: Ring) -> bool:
-    """Whether the columns are computed, or numbers of another type, of which no words are made."""
-    is_other = not is_plain(c.rhs.dtype, ring) and not has_words(c, ring)
+    """Whether the columns are computed, or numbers of another type, of which no words are made: not
+    for one row, which does with a column what making words of it would take.
+    """
+    is_other = not is_plain(c.rhs.dtype, ring) and (c.m == 1 or not has_words(c, ring))
     return is_other or c.rhs.prologue is not None
 
 
@@ -103,7 +106,7 @@ def is_turned(c: Contraction, ring: Ring) -> bool:
 
 
 def row_groups(rows: int) -> list[range]:
-    """Rows that meet columns together, the rest of them while these are in the first cache."""
+    """Rows that columns along depth meet together, the rest while these are in the first cache."""
     groups = max(1, -(-rows // ROWS_AT_ONCE))
     size = -(-rows // groups)
     return [range(first, min(first + size, rows)) for first in range(0, rows, size)] or [range(0)]

@@ -1,6 +1,8 @@
-"""Turning: few columns of a factor copied along depth, as a matrix of long rows reads them.
+"""Turning: few columns of a factor copied along depth, as a matrix of long rows reads them, and few
+rows of narrow numbers copied across depth, as the ring's, which vectors of columns meet one by one.
 
 rhs[k, n]  --columns_along_depth-->  copy[n, k], rows of whole vectors  --on_copy--> Contraction
+lhs[m, k]  --rows_as_numbers------>  copy[k, m], rows of whole vectors  --on_rows--> Contraction
 """
 
 from __future__ import annotations
@@ -9,8 +11,12 @@ from msgspec.structs import replace
 
 from hlo.backend.kernels.contraction.packing.form import Packing, Panels, Source
 from hlo.backend.kernels.contraction.packing.panels import packed_strides
-from hlo.backend.kernels.contraction.problem.axes import Axes, Axis, Contraction, Operand
-from hlo.backend.kernels.contraction.problem.ring import Ring, partial_type
+from hlo.backend.kernels.contraction.problem.axes import Axes, Axis, Contraction, Operand, only
+from hlo.backend.kernels.contraction.problem.ring import Ring, is_plain, partial_type
+from hlo.backend.kernels.contraction.vectors.plan import is_dots, streams_columns
+from hlo.indexing.affine import row_major_strides
+
+LEAST_CONVERTED_ROWS = 3  # Of fewer the numbers of a step wait in registers.
 
 
 def columns_along_depth(c: Contraction, ring: Ring) -> Packing:
@@ -20,7 +26,7 @@ def columns_along_depth(c: Contraction, ring: Ring) -> Packing:
     per_line = ring.target.machine.line_bytes // ring.scalar_bytes
     lines = -(-c.k // per_line) | 1
     width = -(-lines * per_line // ring.lanes) * ring.lanes
-    source = Source(c.rhs.dtype, _strides(c.depth), _strides(c.columns))
+    source = Source(c.rhs.dtype, _strides(c.depth, "rhs"), _strides(c.columns, "rhs"))
     return Packing(ring, source, Panels(1, width, c.k, c.k))
 
 
@@ -36,8 +42,34 @@ def on_copy(c: Contraction, packing: Packing, place: int) -> Contraction:
     )
 
 
-def _strides(axes: Axes) -> tuple[tuple[int, int], ...]:
-    return tuple((a.size, a.rhs) for a in axes)
+def rows_as_numbers(c: Contraction, ring: Ring) -> Packing | None:
+    """One panel of all rows, if each of their numbers is met by many vectors of columns: a number
+    of another type is converted for each of these, which takes as long as the product.
+    """
+    if is_plain(c.lhs.dtype, ring) or ring.parts > 1 or c.m < LEAST_CONVERTED_ROWS:
+        return None
+    if not streams_columns(c, ring) or is_dots(c, ring):
+        return None
+    source = Source(c.lhs.dtype, _strides(only(c.rows, "lhs"), "lhs"), _strides(c.depth, "lhs"))
+    return Packing(ring, source, Panels(1, -(-c.m // ring.lanes) * ring.lanes, c.m, c.m))
+
+
+def on_rows(c: Contraction, packing: Packing, place: int) -> Contraction:
+    """The contraction whose lhs is that copy, in buffer `place`."""
+    moved = packed_strides([(a.size, a.lhs) for a in c.batch], packing)
+    depth = (replace(c.depth[0], lhs=packing.k_step),)
+    steps = row_major_strides([a.size for a in c.rows])
+    return replace(
+        c,
+        batch=tuple(replace(a, lhs=step) for a, (_, step) in zip(c.batch, moved, strict=True)),
+        rows=tuple(replace(a, lhs=step) for a, step in zip(c.rows, steps, strict=True)),
+        depth=depth,
+        lhs=Operand(partial_type(packing.ring), place),
+    )
+
+
+def _strides(axes: Axes, side: str) -> tuple[tuple[int, int], ...]:
+    return tuple((a.size, getattr(a, side)) for a in axes)
 
 
 def _with_rhs(axes: Axes, step: int) -> Axes:

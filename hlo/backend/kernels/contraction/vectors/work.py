@@ -19,12 +19,15 @@ from hlo.backend.kernels.contraction.vectors.plan import (
 
 
 def vector_work(c: Contraction, ring: Ring) -> Work:
-    """Of gemv.py's kernels: dots load rows and columns for their products; axpys the columns, and
-    sums that they store again, each with a product of every depth.
+    """Of gemv.py's kernels: dots load rows and columns for their products, a group of rows after
+    the other; axpys the columns, and sums that they store again, each with a product of every
+    depth.
     """
-    rows, parts = len(row_groups(c.m)[0]), ring.parts
+    is_along = is_dots(c, ring)
+    groups = len(row_groups(c.m)) if is_along or ring.parts > 1 else 1
+    rows, parts = -(-c.m // groups), ring.parts
     products = rows * parts**2 * instructions(ring)
-    if is_dots(c, ring):
+    if is_along:
         columns = at_once(c, ring)
         vectors = c.n * -(-c.k // ring.lanes)
         loads = parts * (rows + columns) / columns
@@ -32,11 +35,26 @@ def vector_work(c: Contraction, ring: Ring) -> Work:
     else:
         vectors, loads, sums = c.k * -(-c.n // ring.lanes), 0.0, 0.0
         products += parts * (1 + 2 * rows / DEPTHS)
-    groups = len(row_groups(c.m))
     return Work(
         instructions=c.batches * vectors * groups * max(products, loads),
         sums=ACROSS * sums,
         moved=c.batches * c.k * c.n * c.rhs.read_bytes * groups,
+        reach=reach(c),
+        is_stream=True,
+    )
+
+
+def word_stream_work(c: Contraction, ring: Ring, rows: int) -> Work:
+    """Of word_stream.py's kernel, whose contraction counts depths of elements: a vector of words is
+    a shuffle or two, and for DEPTHS rows each sum is read and stored once.
+    """
+    assert ring.dot is not None, "of words"
+    group = ring.dot.group
+    words = c.batches * -(-c.k // group) * -(-c.n // ring.lanes)
+    made, sums = group / 2, 2 * rows * 2 / DEPTHS
+    return Work(
+        instructions=words * (rows * instructions(ring) + made + sums),
+        moved=c.batches * c.k * c.n * c.rhs.dtype.item_bytes,
         reach=reach(c),
         is_stream=True,
     )

@@ -5,6 +5,8 @@ Everything is looked at that lies between the first and the last element that th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hlo.backend.ir.arithmetic import add, times
 from hlo.backend.ir.control import ranged, when
 from hlo.backend.ir.functions import BEGIN, END
@@ -33,27 +35,19 @@ def subnormal_kernel(c: Contraction, side: str) -> Kernel:
     step = LANES * ROUNDS
 
     def codes(first: Value, mask: Value | None) -> Value:
-        """Which of these are subnormal: twice the code, without its sign, from 2 to 0xFE."""
         at = element_address(w, source, first, factor.dtype)
-        doubled = w.binary("shl", masked.load(w, type, at, 2, mask), w.int(1, type))
-        return w.compare("icmp ult", w.binary("sub", doubled, w.int(2, type)), w.int(0xFD, type))
-
-    def note(found: Value) -> None:
-        some = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{LANES}i1")
-        ends = " unordered, align 1"  # by any thread
-        when(w, some, lambda: w.emit("store atomic", w.int(1, "i8"), told, rest=ends))
+        return masked.load(w, type, at, 2, mask)
 
     def at_step(n: Value) -> None:
         first = times(w, n, step)
-        found = codes(first, None)
-        for k in range(1, ROUNDS):
-            found = w.binary("or", found, codes(add(w, first, w.int(k * LANES)), None))
-        note(found)
+        rows = [codes(add(w, first, w.int(k * LANES)), None) for k in range(ROUNDS)]
+        tell(w, are_subnormal(w, rows), told)
 
     def at_rest() -> None:
         for first in range(size // step * step, size, LANES):
             left = size - first
-            note(codes(w.int(first), masked.first_of(left, LANES) if left < LANES else None))
+            mask = masked.first_of(left, LANES) if left < LANES else None
+            tell(w, are_subnormal(w, [codes(w.int(first), mask)]), told)
 
     steps_of_unit = CHUNK // step
     steps = size // step
@@ -64,3 +58,24 @@ def subnormal_kernel(c: Contraction, side: str) -> Kernel:
     if size % step:
         when(w, w.compare("icmp eq", END, w.int(units)), at_rest)
     return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=2 * size)
+
+
+def are_subnormal(w: Writer, vectors: Sequence[Value]) -> Value:
+    """In which lanes some number of bf16 is subnormal: twice its code, without the sign, is from 2
+    to 0xFE, so that with 2 taken off it is among the least.
+    """
+    type = vector_of("i16", vectors[0].lanes)
+    least: Value | None = None
+    for vector in vectors:
+        doubled = w.binary("shl", w.cast("bitcast", vector, type), w.int(1, type))
+        moved = w.binary("sub", doubled, w.int(2, type))
+        least = moved if least is None else w.intrinsic("llvm.umin", type, least, moved)
+    assert least is not None, "of some vectors"
+    return w.compare("icmp ult", least, w.int(0xFD, type))
+
+
+def tell(w: Writer, found: Value, told: Value) -> None:
+    """A byte becomes 1 where any lane is true."""
+    some = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{found.lanes}i1")
+    ends = " unordered, align 1"  # by any thread
+    when(w, some, lambda: w.emit("store atomic", w.int(1, "i8"), told, rest=ends))

@@ -10,7 +10,7 @@ quarter of the depth.
 
 Quads of 8 bits are signed or unsigned as the instruction has them. Where none multiplies factors of
 these kinds, lhs's elements are turned into the other kind by their sign bit, which moves all of
-them by 128: what a row of zeros would give, moved so, is then taken from every row (zeros.py).
+them by 128: what a row of zeros would give, moved so, is then taken from every row (word_zeros.py).
 
 Words of 64 bits serve instructions that multiply two rows by two columns, where the machine's do
 more work so.
@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from hlo.backend.isa.dot_products import DotProduct
 from hlo.backend.kernels.contraction.problem.axes import (
+    Axes,
     Axis,
     Contraction,
     Operand,
@@ -121,6 +122,44 @@ def in_words(c: Contraction, ring: Ring, early: Collection[int] = ()) -> Worded 
         return None
     ring = replace(ring, dot=dot, registers=ring.registers - dot.aside)
     return Worded(normal(_of_words(c, lhs, left, right, rhs), ring.lanes), ring, lhs, rhs)
+
+
+def product_of_rows(c: Contraction, ring: Ring) -> tuple[DotProduct | None, bool]:
+    """The instruction on words that are made in registers, of one row by vectors of columns, whose
+    words hold the factors' numbers as they are, or lhs's moved; whether they are. Quads of 8 bits
+    before pairs of 16.
+    """
+    lhs, rhs = c.lhs.dtype, c.rhs.dtype
+    kinds = [(a, b) for a in _QUAD_ELEMENTS for b in _QUAD_ELEMENTS if holds(b, rhs)]
+    if not (lhs.is_integral and lhs.bits <= 8):
+        kinds = []
+    kinds = sorted(kinds, key=lambda kind: not holds(kind[0], lhs))
+    kinds += [kind for kind in _PAIRS if all(map(holds, kind, (lhs, rhs)))]
+    for kind in kinds:
+        turned = ring.target.isa.dot_product(*reversed(kind))
+        dot = ring.target.isa.dot_product(*kind) or (turned and turned.turned)
+        if dot and ring.parts == 1 and dot.sums == ring.scalar and not ring.result.is_pred:
+            return dot, not holds(kind[0], lhs)
+    return None, False
+
+
+def beside_words(
+    c: Contraction, dot: DotProduct, *, is_moved: bool
+) -> tuple[Contraction, Words] | None:
+    """The contraction whose lhs is words, what makes them, and rhs as it is: of the one axis of
+    depth, whose size is that of elements, each word of lhs is as many steps of rhs as it has
+    elements.
+    """
+    words, strides = _words(c, "lhs", dot, is_moved=is_moved)
+    if words is None:
+        return None
+
+    def moved(name: str) -> tuple[Axis, ...]:
+        axes: Axes = getattr(c, name)
+        return tuple(replace(a, lhs=strides.get((name, n), 0)) for n, a in enumerate(axes))
+
+    batch, rows, depth = (moved(name) for name in ("batch", "rows", "depth"))
+    return replace(c, batch=batch, rows=rows, depth=depth, lhs=_operand(words)), words
 
 
 def has_words(c: Contraction, ring: Ring) -> bool:

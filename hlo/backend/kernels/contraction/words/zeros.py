@@ -23,13 +23,13 @@ from hlo.ir import dtype as dt
 
 ZERO_CODE = 0x80  # Of a zero whose sign bit is turned over.
 WORD_BYTES = 4
+ZERO_WORD = int.from_bytes(bytes([ZERO_CODE] * WORD_BYTES), "little") - (1 << 32)
 
 
 def zero_word_kernel() -> Kernel:
     """buffers: one word of zeros that are moved."""
     w = Writer()
-    w.store(w.int(int.from_bytes(bytes([ZERO_CODE] * WORD_BYTES), "little") - (1 << 32), "i32"),
-            w.buffer_address(0), WORD_BYTES)  # fmt: skip
+    w.store(w.int(ZERO_WORD, "i32"), w.buffer_address(0), WORD_BYTES)
     return Kernel(w.kernel_function(), 1, *w.beside)
 
 

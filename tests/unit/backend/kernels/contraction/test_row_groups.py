@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import hlo
@@ -10,6 +11,7 @@ from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.problem.ring import ring_of
 from hlo.backend.kernels.contraction.vectors.plan import at_once, row_groups
 from hlo.machine import NAMED
+from hlo.tools.inputs import made_up_inputs
 from tests.unit.backend.kernels.contraction.test_words import text
 
 
@@ -28,3 +30,26 @@ def test_several_columns_share_the_rows_that_are_read(
     root = hlo.parse(text(("f32", "f32", "f32"), (rows, 512, 512), 1, 1)).entry.root
     ring = ring_of(root.shape.dtype, Target(NAMED[machine]))
     assert at_once(normal(dot_contraction(root), ring.lanes), ring) >= columns
+
+
+@pytest.mark.parametrize(("rows", "copied"), [(2, False), (3, True), (16, True)])
+def test_narrow_numbers_of_rows_are_converted_once(rows: int, copied: bool) -> None:  # noqa: FBT001
+    module = hlo.parse(text(("f16", "f16", "f16"), (rows, 300, 700), 1, 0))
+    shown = hlo.driver.emit_stage(module, "loops", machine=NAMED["x86-64-v4"])
+    assert ("lhs = " in shown) == copied
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64", "c64"])
+@pytest.mark.parametrize("dims", [(7, 19, 300), (16, 270, 141), (6, 33, 200)])
+def test_sums_do_not_depend_on_who_waits_in_registers(
+    dims: tuple[int, int, int], dtype: str
+) -> None:
+    """A row has the same bits wherever it is among the rows, on any number of threads."""
+    module = hlo.parse(text((dtype, dtype, dtype), dims, 1, 0))
+    x, y = (np.asarray(v) for v in made_up_inputs(module))
+    whole = np.asarray(hlo.compile(module, cache=False)(x, y))
+    for threads in (1, 2, 3, 7):
+        again = np.asarray(hlo.compile(module, threads=threads, cache=False)(x, y))
+        assert again.tobytes() == whole.tobytes()
+    turned = np.asarray(hlo.compile(module, cache=False)(x[::-1].copy(), y))
+    assert turned[::-1].tobytes() == whole.tobytes()

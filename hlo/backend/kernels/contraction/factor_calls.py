@@ -1,0 +1,75 @@
+"""Factor calls: what makes factors ready: before the product, before the loop around it, or when
+the program is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from hlo.backend.ir.kernel import Kernel, KnownLeaves, Prepared, Preparing
+from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.calls import Calls, Made
+from hlo.backend.kernels.contraction.prepared import PreparedWords
+from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand
+from hlo.backend.kernels.contraction.problem.beginnings import start_buffers
+from hlo.backend.kernels.contraction.words.packing import words_kernel, words_schedule
+from hlo.backend.kernels.contraction.words.words import Words
+
+
+class FactorCalls(Calls):
+    """prepared: by their places; early: places that do not wait for an iteration."""
+
+    def __init__(self, target: Target, first: int, known: KnownLeaves) -> None:
+        super().__init__(target, first)
+        self.known = known
+        self.prepared: dict[int, Prepared] = {}
+        self.early: set[int] = set(known.kept)
+
+    def add_before(
+        self, kernel: Kernel, source: int, size: int, schedule: Made, starts: Sequence[int] = ()
+    ) -> int:
+        """A kernel that writes a new temporary from a buffer (from starts in it); the temporary's
+        place.
+        """
+        place = self.next_place
+        self.temporaries.append(size)
+        self.call(kernel, schedule, source, place, *starts, is_early=source in self.early)
+        if source in self.early:
+            self.early.add(place)
+        return place
+
+    def is_known(self, place: int) -> bool:
+        """Whether a buffer is a constant, or made of one when the program is compiled."""
+        return place in self.known.leaves or place in self.prepared
+
+    def prepare(self, step: Preparing, source: int, size: int) -> int:
+        """A new temporary that is made of a known buffer when the program is compiled."""
+        place, number = self.next_place, len(self.temporaries)
+        before = self.prepared.get(source) or Prepared(0, source, ())
+        self.prepared[place] = Prepared(number, before.leaf, (*before.steps, step))
+        self.temporaries.append(size)
+        return place
+
+    def in_words(self, words: Words, side: str) -> int:
+        """The place of a factor's words."""
+        source, size = words.source.buffer, words.size_bytes
+        if not words.is_copied:
+            return source
+        if self.is_known(source):
+            return self.prepare(PreparedWords(words), source, size)
+        kernel, starts = words_kernel(words, self.target), start_buffers([words.source])
+        return self.add_before(kernel, source, size, partial(words_schedule, words, side), starts)
+
+    def in_memory(self, c: Contraction, side: str) -> Contraction:
+        """The product of a factor that a kernel before it has computed."""
+        factor: Operand = getattr(c, side)
+        if factor.prologue is None:
+            return c
+        from hlo.backend.kernels.contraction.problem.computed import materialised
+
+        self.calls.append(materialised(factor.prologue, self.target, place := self.next_place))
+        self.temporaries.append(factor.prologue.root.shape.size_bytes)
+        return replace(c, **{side: replace(factor, buffer=place, prologue=None)})

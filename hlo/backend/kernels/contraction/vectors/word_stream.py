@@ -1,0 +1,329 @@
+"""Word streams: few rows against a matrix whose rows are the columns' runs, by dot products.
+
+    out[m, :] += word(lhs[m, k], lhs[m, k + 1], ..) . words(rhs[k, :], rhs[k + 1, :], ..)
+
+The matrix is read once, in its own order, and nothing of it is copied: two or four of its rows
+become words in registers, halves of each 16 bytes turn by turn, and their sums wait in the first
+cache in that order until they are finished. All rows of lhs, which are words in memory, meet the
+words that are made of some rows of the matrix. A column's BLOCK depths are added before the total.
+
+Instructions that read subnormal numbers as zero are told by a byte that there were some: every
+element of the matrix passes through a register here, so that no kernel of its own has to look.
+
+Where lhs's elements are moved by half their range (words.py), one row more of zeros moved so is
+multiplied, which is a number that the code knows, and taken from the others when they are finished
+(modulo 2^32, as word_zeros.py does it for blocked products).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hlo.backend.ir.arithmetic import add, advanced, clipped, divided, times
+from hlo.backend.ir.control import loop, ranged
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.kernels.contraction.problem.axes import Contraction, static_offset
+from hlo.backend.kernels.contraction.problem.elements import held
+from hlo.backend.kernels.contraction.problem.result import Epilogue
+from hlo.backend.kernels.contraction.problem.ring import Ring, element_address
+from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK
+from hlo.backend.kernels.contraction.vectors.matrix_ahead import RowsAhead
+from hlo.backend.kernels.contraction.vectors.plan import (
+    CHUNK_BYTES,
+    DEPTHS,
+    LEAST_UNITS,
+    MOST_ROWS,
+    WORDS_ROWS,
+)
+from hlo.backend.kernels.contraction.vectors.streaming import Streaming
+from hlo.backend.kernels.contraction.vectors.work import word_stream_work
+from hlo.backend.kernels.contraction.words.subnormal_look import are_subnormal, tell
+from hlo.backend.kernels.contraction.words.words import (
+    LEAST_DEPTH,
+    LEAST_FLOPS,
+    PAIR,
+    Words,
+    beside_words,
+    product_of_rows,
+)
+from hlo.backend.kernels.contraction.words.zeros import ZERO_WORD
+from hlo.backend.lanes import masked
+from hlo.backend.lanes.types import storage_scalar
+from hlo.ir import dtype as dt
+
+WORDS = 4  # Of 16 bytes.
+LEAST_VECTORS = 4  # Of columns.
+# One row of floats takes as long from memory without words, and two as long as with them, whose
+# factors nobody looks at; products of integers without words are two instructions of which one
+# takes two slots.
+LEAST_ROWS = {True: 3, False: 2}
+
+
+class StreamedWords(Struct, frozen=True):
+    """contraction: lhs of words, of which each is as many depths of rhs as it has elements, rhs of
+    elements as they lie; lhs: what makes its words.
+    """
+
+    contraction: Contraction
+    ring: Ring
+    lhs: Words
+
+
+def words_streamed(c: Contraction, ring: Ring) -> StreamedWords | None:
+    """The contraction for this kernel; None where another one is better."""
+    if not LEAST_ROWS[ring.rounds] <= c.m <= MOST_ROWS or c.is_diagonal or c.rhs.prologue:
+        return None
+    if len(c.columns) != 1 or len(c.depth) != 1 or c.k < LEAST_DEPTH or c.flops < LEAST_FLOPS:
+        return None
+    (columns,) = c.columns
+    is_run = (columns.out, columns.rhs) == (1, 1) and c.n >= LEAST_VECTORS * ring.lanes
+    if not is_run or not all(_is_read_fast(f.dtype) for f in (c.lhs, c.rhs)):
+        return None
+    dot, is_moved = product_of_rows(c, ring)
+    found = beside_words(c, dot, is_moved=is_moved) if dot is not None else None
+    if found is None:
+        return None
+    return StreamedWords(found[0], replace(ring, dot=dot), found[1])
+
+
+def _is_read_fast(dtype: dt.DType) -> bool:
+    """Whether elements of 16 bits are a load and at most a conversion of integers away."""
+    return dtype is dt.BF16 or (dtype.is_integral and dtype.bits in (8, 16))
+
+
+class WordStream(Streaming):
+    """The kernel. buffers: lhs's words, rhs, result, what the epilogue reads, starts, the byte if
+    it `looks`, scratch.
+    """
+
+    def __init__(
+        self, words: StreamedWords, epilogue: Epilogue | None, *, looks: bool = False
+    ) -> None:
+        c, ring = words.contraction, words.ring
+        super().__init__(c, ring, epilogue)
+        assert ring.dot is not None, "of words"
+        self.dot, self.looks, self.further = ring.dot, looks, int(looks)
+        self.rows = c.m + words.lhs.is_moved
+        self.vectors = self.dot.group  # Of words, and of sums of a row, in a step.
+        self.elements = self.vectors * ring.lanes  # Columns of a step.
+        self.depths = _depths(words)
+        self.ahead = RowsAhead.of(c, ring.target.machine)
+        steps = -(-c.n // self.elements)
+        blocks = -(-self.rows * c.n * ring.scalar_bytes // CHUNK_BYTES)
+        if c.batches * blocks < LEAST_UNITS:
+            blocks = max(blocks, min(LEAST_UNITS, self._blocks(steps)))
+        self.chunk = -(-steps // blocks) * self.elements
+        self.blocks = -(-c.n // self.chunk)
+        self.has_totals = ring.rounds and c.k > BLOCK
+        self.scratch_bytes = (1 + self.has_totals) * self.rows * self.chunk * ring.scalar_bytes
+
+    def kernel(self) -> Kernel:
+        """The kernel, written."""
+        return replace(
+            self._kernel(self._block), work=word_stream_work(self.c, self.ring, self.rows)
+        )
+
+    def _block(self, block: Value) -> None:
+        w, c = self.w, self.c
+        start = times(w, block, self.chunk)
+        self.first_column = start
+        assert isinstance(self.rhs, Value), "in memory"
+        self.matrix = element_address(w, self.rhs, start, c.rhs.dtype)
+        left = w.binary("sub", w.int(c.n), start)
+        self.count = w.intrinsic("llvm.umin", "i64", left, w.int(self.chunk))
+        self._each_step(self._clear)
+        groups, rest = divmod(c.k, self.depths)
+
+        def block_of_sums(number: Value) -> None:
+            size = BLOCK // self.depths
+            first = times(w, number, size)
+            count = clipped(w, first, size, groups)
+            loop(w, count, [], lambda g, _: self._group(add(w, first, g), self.depths))
+            self._each_step(self._add_to_totals)
+
+        if self.has_totals:
+            ranged(w, w.int(0), w.int(-(-groups // (BLOCK // self.depths))), block_of_sums)
+        elif groups:
+            loop(w, w.int(groups), [], lambda g, _: self._group(g, self.depths))
+        if rest:
+            self._group(w.int(groups), rest)
+        self._each_step(self._finish)
+
+    def _each_step(self, body: Callable[[Value, int], None]) -> None:
+        """body(column within the chunk, how many) for whole steps, then for what is left."""
+        w, rest = self.w, self.c.n % self.elements
+        whole = divided(w, self.count, self.elements)
+        ranged(w, w.int(0), whole, lambda i: body(times(w, i, self.elements), self.elements))
+        if rest:  # of the last chunk: others are whole
+            left = w.binary("urem", self.count, w.int(self.elements))
+            some = w.intrinsic("llvm.umin", "i64", left, w.int(1))
+            ranged(w, w.int(0), some, lambda _: body(times(w, whole, self.elements), rest))
+
+    # -- sums ----------------------------------------------------------------------------------
+
+    def _sums_at(self, row: int, at: Value, *, of_totals: bool = False) -> list[Value]:
+        """Where a step's vectors of sums are."""
+        first = (row + of_totals * self.rows) * self.chunk
+        moved = advanced(self.w, self.scratch, at, self.ring.scalar)
+        places = range(first, first + self.elements, self.ring.lanes)
+        return [advanced(self.w, moved, place, self.ring.scalar) for place in places]
+
+    def _read(self, row: int, at: Value, *, of_totals: bool = False) -> list[Value]:
+        ring, places = self.ring, self._sums_at(row, at, of_totals=of_totals)
+        return [self.w.load(place, ring.vector, ring.scalar_bytes) for place in places]
+
+    def _put(self, row: int, at: Value, sums: list[Value], *, of_totals: bool = False) -> None:
+        for value, place in zip(sums, self._sums_at(row, at, of_totals=of_totals), strict=True):
+            self.w.store(value, place, self.ring.scalar_bytes)
+
+    def _zeros(self) -> list[Value]:
+        return [self.w.zero(self.ring.vector)] * self.vectors
+
+    def _clear(self, at: Value, _: int) -> None:
+        for row in range(self.rows):
+            self._put(row, at, self._zeros())
+            if self.has_totals:
+                self._put(row, at, self._zeros(), of_totals=True)
+
+    def _add_to_totals(self, at: Value, _: int) -> None:
+        """A block's sums; the next one begins with zeros."""
+        for row in range(self.rows):
+            self._put(row, at, self._whole(row, at), of_totals=True)
+            self._put(row, at, self._zeros())
+
+    def _whole(self, row: int, at: Value) -> list[Value]:
+        sums = self._read(row, at)
+        if not self.has_totals:
+            return sums
+        pairs = zip(self._read(row, at, of_totals=True), sums, strict=True)
+        return [self.ring.add(self.w, (total,), (own,))[0] for total, own in pairs]
+
+    def _finish(self, at: Value, count: int) -> None:
+        """The sums of a step in the order of its columns."""
+        w, lanes = self.w, self.ring.lanes
+        first = add(w, self.first_column, at)
+        of_zeros = [self._whole(row, at) for row in range(self.c.m, self.rows)]
+        for row in range(self.c.m):
+            sums = self._whole(row, at)
+            for zeros in of_zeros:
+                sums = [w.binary("sub", x, y) for x, y in zip(sums, zeros, strict=True)]
+            for n, part in enumerate(_in_columns(w, sums)[: -(-count // lanes)]):
+                left = count - n * lanes
+                mask = masked.first_of(left, lanes) if left < lanes else None
+                self._store(row, add(w, first, w.int(n * lanes)), (part,), mask)
+
+    # -- products ------------------------------------------------------------------------------
+
+    def _group(self, number: Value, depths: int) -> list[Value]:
+        """Depths from one on that is a multiple of a whole group's."""
+        w, c = self.w, self.c
+        (axis,) = c.depth
+        first = times(w, number, self.depths)
+        row = element_address(w, self.matrix, times(w, first, axis.rhs), c.rhs.dtype)
+        offsets = [w.int(d * axis.rhs) for d in range(depths)]
+        rows = [element_address(w, row, offset, c.rhs.dtype) for offset in offsets]
+        word = times(w, times(w, number, self.depths // self.vectors), axis.lhs)
+        numbers = element_address(w, self.lhs, word, c.lhs.dtype)
+
+        def at_step(at: Value, count: int) -> None:
+            words = self._words([element_address(w, r, at, c.rhs.dtype) for r in rows], count)
+            for r in range(self.rows):
+                sums = self._read(r, at)
+                for n, columns in enumerate(words):
+                    factor = self._number(numbers, r, n)
+                    pairs = zip(sums, columns, strict=True)
+                    sums = [self.dot.multiply_add(w, total, factor, x) for total, x in pairs]
+                self._put(r, at, sums)
+
+        self._each_step(at_step)
+        return []
+
+    def _number(self, numbers: Value, row: int, word: int) -> Value:
+        """A word of lhs in every lane; of the row behind the last of moved zeros."""
+        w, c, lanes = self.w, self.c, self.ring.lanes
+        if row == c.m:
+            return w.splat(w.int(ZERO_WORD, "i32"), lanes)
+        offset = w.int(static_offset(row, c.rows, "lhs") + word * c.depth[0].lhs)
+        place = element_address(w, numbers, offset, c.lhs.dtype)
+        return w.splat(w.load(place, self.ring.scalar, self.ring.scalar_bytes), lanes)
+
+    def _words(self, rows: list[Value], count: int) -> list[list[Value]]:
+        """Of some rows of the matrix the vectors of words; of the last ones with zeros, as lhs's
+        last word is filled up.
+        """
+        w, dtype, group = self.w, self.c.rhs.dtype, self.vectors
+        type = vector_of(storage_scalar(dtype), self.elements)
+        mask = masked.first_of(count, self.elements) if count < self.elements else None
+        self.ahead.ask(w, rows, w.int(0), self.depths * self.c.depth[0].rhs, self.elements)
+        raw = [masked.load(w, type, at, dtype.item_bytes, mask) for at in rows]
+        if self.looks:
+            tell(w, are_subnormal(w, raw), self.told)
+        made = [held(w, self.ring.target, row, dtype, self.dot.elements[1]) for row in raw]
+        made += [w.zero(made[0].type)] * (-len(made) % group)
+        groups = range(0, len(made), group)
+        return [_turned(w, made[first : first + group]) for first in groups]
+
+
+def _depths(words: StreamedWords) -> int:
+    """Rows of the matrix that sums are read and stored for, which changes no order of additions:
+    twice as many for quads, which have twice as many sums, unless these rows lie in so few sets of
+    the first cache that they drive each other out, which few rows of lhs do not pay for.
+    """
+    c, dot, cache = words.contraction, words.ring.dot, words.ring.target.machine.first_cache
+    assert dot is not None, "of words"
+    most = DEPTHS * dot.group // PAIR
+    sets = cache.sets_of(max(1, abs(c.depth[0].rhs) * c.rhs.dtype.item_bytes))
+    return most if most <= cache.ways * sets or c.m > WORDS_ROWS else DEPTHS
+
+
+def _turned(w: Writer, rows: list[Value]) -> list[Value]:
+    """Two or four rows' elements as vectors of words, which are all elements of a column: the first
+    and the second halves of each 16 bytes of two rows turn by turn (x86's PUNPCKL and PUNPCKH; on
+    16 bytes Arm's ZIP1 and ZIP2). Vector v has at place i of 16 bytes column 4 v + i of as many
+    columns as an element's bytes have there.
+    """
+    first, second, *others = rows
+    half = WORDS * len(rows) // 2
+    if not others:
+        return [_joined(w, first, second, half, upper) for upper in range(2)]
+    pairs = [
+        [_joined(w, a, b, half, upper) for a, b in ((first, second), others)] for upper in range(2)
+    ]
+    return [_joined(w, a, b, WORDS, upper) for a, b in pairs for upper in range(2)]
+
+
+def _joined(w: Writer, a: Value, b: Value, half: int, upper: int) -> Value:
+    """The lower or upper `half` elements of each 16 bytes of two vectors turn by turn, as elements
+    that are twice as long.
+    """
+    count = a.lanes
+    starts = range(upper * half, count, 2 * half)
+    order = [k for s in starts for i in range(half) for k in (s + i, count + s + i)]
+    bits = 2 * 64 // half
+    type = vector_of(f"i{bits}", count // 2)
+    return w.cast("bitcast", w.shuffle(a, b, order), type)
+
+
+def _in_columns(w: Writer, sums: list[Value]) -> list[Value]:
+    """Sums of words that `_turned` made, in the order of the columns: 16 bytes of each vector turn
+    by turn.
+    """
+    lanes, width = sums[0].lanes, 1
+    parts = sums
+    while len(parts) > 1:
+        run = width * WORDS
+        order = [
+            k * parts[0].lanes + s + i
+            for s in range(0, parts[0].lanes, run)
+            for k in range(2)
+            for i in range(run)
+        ]
+        parts = [w.shuffle(a, b, order) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        width *= 2
+    (whole,) = parts
+    starts = range(0, whole.lanes, lanes)
+    return [w.shuffle(whole, None, range(first, first + lanes)) for first in starts]
