@@ -30,7 +30,7 @@ from hlo.analysis.fusibility import (
     op_cost,
 )
 from hlo.analysis.loop_order import loop_order
-from hlo.analysis.scans import scanned_dimension
+from hlo.analysis.reducers import scanned_dimension
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction

@@ -304,9 +304,9 @@ class Elemental:
         """Where the element of the first case that holds lies, if all are of one array, as those of
         a rotation are, and all lanes agree on the case: one load in place of a masked one for each.
 
-        The places have to differ by constants, of which the conditions choose one. The case that
-        holds has an index within the array, so the place is one of its elements wherever the guards
-        hold.
+        Lanes have to agree on how far the places are apart as well; the conditions choose one of
+        these distances. The case that holds has an index within the array, so the place is one of
+        its elements wherever the guards hold.
         """
         if instruction.opcode != "concatenate":
             return None
@@ -316,25 +316,24 @@ class Elemental:
         places = [self._place(instruction.operands[c.operand], c.index) for c in choices]
         found = [place for place in places if place is not None]
         memory, last = found[-1] if found else (None, affine.ZERO)
-        apart = [position - last for _, position in found]
+        steps = tuple(position - last for _, position in found)
         is_one = len(found) == len(choices) and all(m is memory for m, _ in found)
-        if memory is None or not is_one or any(d.terms for d in apart):
+        if memory is None or not is_one or any(step.lanes > 1 for step in steps):
             return None
-        steps = tuple(d.constant for d in apart)
-        with self.nest.at(max(c.index.depth for c in conditions)) as level:
+        with self.nest.at(max(e.depth for e in (*steps, *(c.index for c in conditions)))) as level:
             key = ("place", tuple(c.conditions for c in choices[:-1]), steps)
             if key not in level.memo:
                 level.memo[key] = self._chosen_step(choices, steps, level.depth)
             step = level.memo[key]
         return memory, last + step  # type: ignore[operator]  # an Expr under this key
 
-    def _chosen_step(self, choices: list[Case], steps: tuple[int, ...], depth: int) -> Expr:
+    def _chosen_step(self, choices: list[Case], steps: tuple[Expr, ...], depth: int) -> Expr:
         """The step of the first case that holds."""
         w = self.nest.w
-        chosen = w.int(steps[-1])
+        chosen = self.nest.scalar(steps[-1])
         for case, step in zip(reversed(choices[:-1]), reversed(steps[:-1]), strict=True):
-            chosen = w.select(self.test(case.conditions), w.int(step), chosen)
-        low, high = min(steps), max(steps)
+            chosen = w.select(self.test(case.conditions), self.nest.scalar(step), chosen)
+        low, high = min(s.low for s in steps), max(s.high for s in steps)
         return affine.of(Opaque(chosen.text, low, high, (), depth=depth, lanes=1, value=chosen))
 
     def end_stage(self) -> None:

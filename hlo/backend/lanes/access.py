@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hlo.backend.ir.values import listed
 from hlo.backend.ir.writer import Value, vector_of
-from hlo.backend.lanes import masked, small_tables, strided, types
+from hlo.backend.lanes import masked, strided, types
 from hlo.backend.lanes.nest import Nest, fits
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.vectors import MOST_INTERLEAVED
@@ -81,6 +81,8 @@ def _load_raw(
             pointer = nest.pointer(memory.base, lowest, element)
             return strided.load_stretch(nest, pointer, element, found)
     if step is None and memory.leaf >= 0:
+        from hlo.backend.lanes import small_tables
+
         held = small_tables.looked_up(nest, memory.base, memory.size, position, element)
         if held is not None:
             return held

@@ -16,8 +16,7 @@ from math import prod
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.analysis.reducers import Reducer, reducer_of
-from hlo.analysis.scans import scanned_dimension
+from hlo.analysis.reducers import Reducer, reducer_of, scanned_dimension
 from hlo.backend.loops.schedule import (
     Axis,
     Direction,

@@ -57,9 +57,21 @@ ENTRY e {
 """
 
 
-def test_a_rotation_is_read_by_one_load() -> None:
+# The columns that were rotated are rotated again: how far places are apart is no constant then.
+TWICE = ROTATED.replace("reshape(turned)", "reshape(again)").replace(
+    "  windows",
+    """  more = f32[4,14,7,16] slice(turned), slice={[0:4], [0:14], [3:10], [0:16]}
+  less = f32[4,14,3,16] slice(turned), slice={[0:4], [0:14], [0:3], [0:16]}
+  again = f32[4,14,10,16] concatenate(more, less), dimensions={2}
+  windows""",
+    1,
+)
+
+
+@pytest.mark.parametrize("text", [ROTATED, TWICE], ids=["once", "twice"])
+def test_a_rotation_is_read_by_one_load(text: str) -> None:
     """Windows of a rotated image: rows and columns choose where, no masks and no blends."""
-    module = driver.parse(ROTATED)
+    module = driver.parse(text)
     text = driver.emit_stage(driver.optimize(module), "llvm", machine=named("x86-64-v4"))
     kernels = [function for function in text.split("\ndefine ") if "load <16 x float>" in function]
     assert [function.count("load <16 x float>") for function in kernels] == [1]

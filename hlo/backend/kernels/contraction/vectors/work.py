@@ -45,15 +45,17 @@ def vector_work(c: Contraction, ring: Ring) -> Work:
 
 
 def word_stream_work(c: Contraction, ring: Ring, rows: int) -> Work:
-    """Of word_stream.py's kernel, whose contraction counts depths of elements: a vector of words is
-    a shuffle or two, and for DEPTHS rows each sum is read and stored once.
+    """Of word_stream.py's kernel, whose contraction counts depths of elements. Beside products a
+    vector of words is a shuffle or two, and of floats three operations that look at it, of which
+    half find no room between products; a sum is read and stored once for DEPTHS rows, on ports of
+    their own.
     """
     assert ring.dot is not None, "of words"
     group = ring.dot.group
     words = c.batches * -(-c.k // group) * -(-c.n // ring.lanes)
-    made, sums = group / 2, 2 * rows * 2 / DEPTHS
+    made = group / 2 + 1.5 * ring.rounds
     return Work(
-        instructions=words * (rows * instructions(ring) + made + sums),
+        instructions=words * (rows * instructions(ring) + made + rows / DEPTHS),
         moved=c.batches * c.k * c.n * c.rhs.dtype.item_bytes,
         reach=reach(c),
         is_stream=True,
