@@ -48,6 +48,10 @@ def fused_group(
                 copied.append(operand)
                 twins[operand] = body.adopt(clone_instruction(operand, ()))
                 continue
+            if member.opcode == "scatter" and _is_spread(operand):  # what a sum begins with
+                number_twin = body.adopt(clone_instruction(operand.operands[0], ()))
+                twins[operand] = body.adopt(clone_instruction(operand, (number_twin,)))
+                continue
             number = len(operands)
             operands.append(operand)
             twins[operand] = body.new(
@@ -81,6 +85,11 @@ def fused_group(
         computation.remove(constant)
     computation.reorder(post_order(computation))
     return call
+
+
+def _is_spread(value: Instruction) -> bool:
+    """Whether a value is one number everywhere."""
+    return value.opcode == "broadcast" and is_scalar_constant(value.operands[0])
 
 
 def made_by(value: Instruction) -> Instruction:
