@@ -404,7 +404,7 @@ def is_in_order(root: Instruction) -> bool:
 
 def summed_cuts(instruction: Instruction, block: Block) -> list[Cut]:
     """What every block adds up of an instruction that is a sum over blocks, and how it is cut;
-    none where it is no such sum. The type has to hold partial sums as well as whole ones.
+    none where it is no such sum. A product's type has to hold partial sums as well as whole ones.
     """
     if instruction.opcode not in ("dot", "scatter"):
         return []

@@ -16,7 +16,6 @@ from msgspec import Struct
 from hlo.analysis.fusibility import is_scalar_constant
 from hlo.analysis.reducers import reducer_of
 from hlo.indexing.queries import Step, Steps, steps
-from hlo.ir.dtype import F32
 from hlo.ir.instruction import Attributes, Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
@@ -104,17 +103,16 @@ def cut_attributes(gather: Instruction, attributes: Attributes, table: Shape) ->
 
 
 def is_sum_from_zero(scatter: Instruction) -> bool:
-    """Whether a scatter adds its updates up from zero, in a type in which sums over parts of them
-    are as good as over all: those in which they are rounded as often anyway.
+    """Whether a scatter adds its updates up from zero, of any type: what comes in parts, one after
+    the other, is rounded as often and in the same order as all at once.
     """
-    start, dtype = scatter.operands[0], scatter.shape.dtype
+    start = scatter.operands[0]
     if start.opcode != "broadcast" or not is_scalar_constant(start.operands[0]):
         return False
     literal = start.operands[0]["literal"]
     assert isinstance(literal, Literal), "a scalar constant's"
-    is_held = dtype.bits >= F32.bits if dtype.is_float else dtype.is_integral and dtype.bits >= 8
     is_zero = not any(literal.array.tobytes())
-    return is_held and is_zero and reducer_of(scatter).opcodes == ("add",)
+    return is_zero and reducer_of(scatter).opcodes == ("add",)
 
 
 class _Form(Struct, frozen=True):
