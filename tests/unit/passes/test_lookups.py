@@ -126,6 +126,7 @@ def test_a_bias_from_a_table_is_read_in_blocks_and_its_gradient_summed_up_there(
     module = driver.optimize(driver.parse(biased(8, 512)))
     (fusion,) = blocked(module)
     assert largest(module) == 512 * 512  # the places, without heads
+    assert "broadcast" not in [i.opcode for i in module.entry.instructions]
     block = block_of(fusion)
     assert block is not None
     assert block.lead == (8, 512)
