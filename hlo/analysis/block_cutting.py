@@ -23,17 +23,20 @@ from hlo.analysis.blocking import (
     counted_dimension,
     fused_scope,
     inner_members,
+    is_in_order,
     is_summed,
     number,
     operand_cuts,
+    summed_cuts,
 )
 from hlo.analysis.decisions import with_zeros_of
 from hlo.analysis.leaves import leaves_of
+from hlo.analysis.lookups import cut_attributes
 from hlo.attributes.slices import SliceDim
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import S32
 from hlo.ir.graph import post_order
-from hlo.ir.instruction import Attributes, Instruction
+from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 
 
@@ -59,13 +62,14 @@ Parameter = Cut | Start | Total
 class CutBody(Struct, frozen=True, eq=False):
     """The computation of one block. results: of each leaf of its root, the leaf of the whole
     computation's that it is a part of, or the sum that it adds to. turns: of what not every block
-    runs, whether the last does.
+    runs, whether the last does. in_order: whether a sum is made of all blocks in a row.
     """
 
     computation: Computation
     parameters: list[Parameter]
     results: list[int | Total] = field(default_factory=list)
     turns: dict[Instruction, bool] = field(default_factory=dict)
+    in_order: bool = False
 
     @property
     def has_totals(self) -> bool:
@@ -139,7 +143,8 @@ class _Cutting:
                 results += range(leaf, leaf + count)
             leaf += count
         (self._made.root,) = made if len(made) == 1 else (self._tuple(made),)
-        return CutBody(self._made, self._parameters, results, self._turns)
+        in_order = any(is_summed(r, self._block) and is_in_order(r) for r in roots)
+        return CutBody(self._made, self._parameters, results, self._turns, in_order)
 
     def _make(self, found: set[Cut]) -> None:
         place = {instruction: n for n, instruction in enumerate(post_order(self._computation))}
@@ -150,51 +155,58 @@ class _Cutting:
         whole = Shape.tuple(part.shape for part in parts)
         return self._made.new("tuple", whole, parts, like=self._computation.root)
 
-    def _sums(self, dot: Instruction, leaf: int) -> dict[Total, Instruction]:
+    def _sums(self, whole: Instruction, leaf: int) -> dict[Total, Instruction]:
         """What each block adds to a sum over blocks; where the last one overlaps the block before
-        it, that one's product is of the rows that are new.
+        it, that one adds what is of the rows that are new.
         """
         block = self._block
-        factors = [self._twins[operand, block.all] for operand in dot.operands]
+        cuts = summed_cuts(whole, block)
+        parts = [self._twins[cut] for cut in cuts]
         new = block.lead[-1] % block.sizes[-1]
         if not new:
             total = Total(leaf)
-            return {total: self._added(dot, factors, total)}
+            return {total: self._added(whole, parts, total)}
         made: dict[Total, Instruction] = {}
         for total in (Total(leaf, in_last=False), Total(leaf, in_last=True)):
             if total.in_last:
-                pairs = zip(dot.operands, factors, strict=True)
-                factors = [self._end(whole, factor, new) for whole, factor in pairs]
-                self._turns |= dict.fromkeys(factors, True)
-            made[total] = self._added(dot, factors, total)
+                whole_parts, parts = parts, [self._end(*cut, new) for cut in cuts]
+                ends = [p for p in parts if p not in whole_parts]
+                self._turns |= dict.fromkeys(ends, True)
+            made[total] = self._added(whole, parts, total)
             self._turns[made[total]] = bool(total.in_last)
         return made
 
-    def _end(self, whole: Instruction, part: Instruction, rows: int) -> Instruction:
-        """slice(part): its last rows along the last cut dimension."""
-        places = self._block.places(whole.shape, self._block.all)
-        assert places is not None, "a factor begins with the cut dimensions"
+    def _end(self, whole: Instruction, span: Span, rows: int) -> Instruction:
+        """slice(part): its last rows along the last cut dimension, if it is cut there."""
+        part = self._twins[whole, span]
+        places = self._block.places(whole.shape, span)
+        assert places is not None, "what is cut begins with the cut dimensions"
+        if self._block.depth - 1 not in span:
+            return part
         starts, limits = [0] * part.shape.rank, list(part.shape.dims)
         starts[places[-1]] = limits[places[-1]] - rows
         kept = part.shape.with_dims(b - a for a, b in zip(starts, limits, strict=True))
         ranges = tuple(SliceDim(a, b, 1) for a, b in zip(starts, limits, strict=True))
         return self._made.new("slice", kept, [part], {"slice": ranges}, like=whole)
 
-    def _added(self, dot: Instruction, factors: Sequence[Instruction], total: Total) -> Instruction:
-        """fusion(factors, total), calls={ dot + total }"""
-        shape = self._block.cut(dot.shape, self._block.outer)
+    def _added(self, whole: Instruction, parts: Sequence[Instruction], total: Total) -> Instruction:
+        """fusion(factors, total), calls={ dot + total }; or scatter(total, indices, updates)"""
+        shape = self._block.cut(whole.shape, self._block.outer)
         before = self._parameter(total, shape, "total")
-        operands = (*factors, before)
+        if whole.opcode == "scatter":
+            said = whole.attributes
+            return self._made.new("scatter", shape, (before, *parts), said, like=whole)
+        operands = (*parts, before)
         inner = Computation("added")
         taken = [
             inner.new("parameter", o.shape, (), {"parameter_number": n})
             for n, o in enumerate(operands)
         ]
-        attributes = with_zeros_of(dot, [factor.shape for factor in factors])
-        product = inner.new("dot", shape, taken[:2], attributes, like=dot)
-        inner.root = inner.new("add", shape, [product, taken[2]], like=dot)
-        said: Attributes = {"kind": "kOutput", "calls": inner}
-        return self._made.new("fusion", shape, operands, said, like=dot, name=dot.name)
+        attributes = with_zeros_of(whole, [part.shape for part in parts])
+        product = inner.new("dot", shape, taken[:2], attributes, like=whole)
+        inner.root = inner.new("add", shape, [product, taken[2]], like=whole)
+        said = {"kind": "kOutput", "calls": inner}
+        return self._made.new("fusion", shape, operands, said, like=whole, name=whole.name)
 
     def _twin(self, instruction: Instruction, at: Span) -> Instruction:
         attributes = instruction.attributes
@@ -207,6 +219,8 @@ class _Cutting:
         assert cuts is not None, f"{instruction.name} can be cut"
         operands = [self._twins[cut] for cut in cuts]
         attributes = with_zeros_of(instruction, [o.shape for o in operands])
+        if instruction.opcode == "gather" and at:
+            attributes = cut_attributes(instruction, attributes, operands[0].shape)
         if (inner := fused_scope(instruction, at)) != OUTERMOST:
             callee, given = self._inside[inner]
             attributes = {**attributes, "calls": callee}

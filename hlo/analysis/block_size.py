@@ -12,7 +12,14 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
-from hlo.analysis.blocking import Block, Cut, inner_members, is_summed, needed
+from hlo.analysis.blocking import (
+    Block,
+    Cut,
+    inner_members,
+    is_in_order,
+    is_summed,
+    needed,
+)
 from hlo.analysis.decisions import decisions_of
 from hlo.analysis.fusibility import CONTRACTIONS, is_elementwise, is_padded
 from hlo.indexing.queries import operand_dims
@@ -96,14 +103,17 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
 
 def units_of(roots: Collection[Instruction], block: Block) -> int:
     """How many parts may run at once: blocks, or rows of blocks where some add up a sum."""
-    is_added = any(is_summed(root, block) for root in roots)
-    return block.parts(block.depth - 1) * sum_parts(block) if is_added else block.count
+    sums = [root for root in roots if is_summed(root, block)]
+    parts = sum_parts(block, in_order=any(map(is_in_order, sums)))
+    return block.parts(block.depth - 1) * parts if sums else block.count
 
 
-def sum_parts(block: Block) -> int:
+def sum_parts(block: Block, *, in_order: bool) -> int:
     """In how many parts, added up at the end, blocks in a row make a sum over blocks: one, or
     several where there are too few rows for all threads. It does not depend on the threads.
     """
+    if in_order:
+        return 1
     rows = block.parts(block.depth - 1)
     wanted = 1 if _evenness(rows) else -(-LEAST_BLOCKS // rows)
     return min(wanted, block.count // rows)
@@ -186,11 +196,12 @@ def _leading(roots: Collection[Instruction]) -> list[tuple[int, ...]]:
 
 
 def summed_dims(root: Instruction) -> list[tuple[int, ...]]:
-    """The leading dimensions of a dot's factors by which it is a sum over blocks, if it is one.
+    """The leading dimensions of a dot's factors, or a scatter's updates, by which it is a sum over
+    blocks, if it is one.
 
     Asked again for every group that a product may be in.
     """
-    if root.opcode != "dot":
+    if root.opcode not in ("dot", "scatter"):
         return []
     if root.computation is None:
         return _summed_dims(root)
@@ -201,7 +212,8 @@ def summed_dims(root: Instruction) -> list[tuple[int, ...]]:
 
 
 def _summed_dims(root: Instruction) -> list[tuple[int, ...]]:
-    dims = longer_dims(root.operands[0].shape)
+    added = root.operands[0 if root.opcode == "dot" else -1]
+    dims = longer_dims(added.shape)
     leads = (dims[:depth] for depth in range(1, min(DEEPEST, len(dims)) + 1))
     return [lead for lead in leads if is_summed(root, Block(lead, (1,) * len(lead)))]
 
@@ -248,10 +260,11 @@ def _pays(
     saved = 2 * between * (1 / rates.memory_bytes - 1 / rates.cached_bytes)
     packed = sum(_packed_bytes(i, block) for i, _ in found if i in members)
     rows = block.parts(block.depth) // block.parts(block.depth - 1)
-    parts = sum_parts(block)
+    sums = [root for root in roots if is_summed(root, block)]
+    parts = sum_parts(block, in_order=any(map(is_in_order, sums)))
     rows += parts if parts > 1 else 0  # each is read and written once more in the end
-    sums = [root.shape.size_bytes for root in roots if is_summed(root, block)]
-    return (packed + 2 * rows * sum(sums)) / rates.cached_bytes <= saved
+    added = sum(root.shape.size_bytes for root in sums)
+    return (packed + 2 * rows * added) / rates.cached_bytes <= saved
 
 
 def _packed_bytes(instruction: Instruction, block: Block) -> int:

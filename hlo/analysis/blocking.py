@@ -21,7 +21,8 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from msgspec import Struct
 
 from hlo.analysis.fusibility import MOVEMENT, is_elementwise
-from hlo.indexing.queries import Steps, steps
+from hlo.analysis.lookups import is_sum_from_zero, lookup_of
+from hlo.indexing.queries import Steps, own_steps, steps
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -102,6 +103,20 @@ def needed(
     return found.at[OUTERMOST] if found.all_of(roots, span) else None
 
 
+def cuts_needed(instruction: Instruction, block: Block) -> list[Cut]:
+    """The operands that a block of an instruction needs, those of a fusion too, and how cut; none
+    where it cannot be cut.
+    """
+    if is_summed(instruction, block):
+        return summed_cuts(instruction, block)
+    found = list(operand_cuts(instruction, block.all, block) or ())
+    callee, span = fused_scope(instruction, block.all)
+    if callee is not None:
+        wanted = _fused_cuts(callee, span, block) or ()
+        found += [(instruction.operands[n], cut) for n, cut in wanted]
+    return found
+
+
 def _fused_cuts(computation: Computation, span: Span, block: Block) -> ParameterCuts | None:
     """The parameters that a fusion needs whose result is cut by a span, by number, and how cut;
     None where it cannot be cut.
@@ -146,7 +161,7 @@ class Needs:
         waiting: list[tuple[Scope, Instruction, Span]] = []
         for root in roots:
             if outermost == OUTERMOST and span == self._block.all and is_summed(root, self._block):
-                waiting += [(outermost, operand, span) for operand in root.operands]
+                waiting += [(outermost, *cut) for cut in summed_cuts(root, self._block)]
             else:
                 waiting.append((outermost, root, span))
         while waiting:
@@ -315,6 +330,42 @@ def _led_span(own: Steps, dims: Sequence[int], places: Sequence[int]) -> Span | 
     return tuple(found) if len(found) > moved[-1] else None
 
 
+def _gather(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    """A lookup: the indices and the table are cut in the dimensions that are theirs. The one that
+    is looked up is whole, so that starts are clamped as they were.
+    """
+    found, places = lookup_of(instruction), block.places(instruction.shape, span)
+    if found is None or places is None:
+        return None
+    table, indices = (operand.shape for operand in instruction.operands)
+    spans: list[Span] = []
+    for own, shape in ((found.table_steps(table), table), (found.indices_steps(indices), indices)):
+        one = _led_span(own, shape.dims, places)
+        if one is None:
+            return None
+        spans.append(tuple(span[place] for place in one))
+    return spans
+
+
+def _scatter(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    """Rows of a table to which rows of the updates are added, and no others."""
+    found, places = lookup_of(instruction), block.places(instruction.shape, span)
+    if found is None or places is None or not set(places) <= set(found.of_table):
+        return None
+    _, indices, updates = (operand.shape for operand in instruction.operands)
+    at = [found.of_table.index(place) for place in places]
+    spans: list[Span] = [span]
+    for own, shape in (
+        (found.indices_steps(indices), indices),
+        (own_steps(updates.rank), updates),
+    ):
+        one = _led_span(own, shape.dims, at)
+        if one is None:
+            return None
+        spans.append(tuple(span[place] for place in one))
+    return spans
+
+
 def _iota(instruction: Instruction, span: Span, block: Block) -> Spans | None:
     dimension = counted_dimension(instruction, span, block)
     return None if dimension is not None and block.lead[dimension] >= MOST_STARTS else []
@@ -342,26 +393,63 @@ def _contraction(instruction: Instruction, span: Span, block: Block) -> Spans | 
 
 
 def is_summed(instruction: Instruction, block: Block) -> bool:
-    """Whether an instruction is a sum of what the blocks along the last cut dimension give.
+    """Whether an instruction is a sum of what the blocks along the last cut dimension give."""
+    return bool(summed_cuts(instruction, block))
 
-    dot(x, y) where both begin with the cut dimensions, of which the last is contracted and the
-    others are its batch, in the order in which the result has them: every block adds the product
-    of its parts to the same elements. The type has to hold partial sums as well as whole ones.
+
+def is_in_order(root: Instruction) -> bool:
+    """Whether a sum over blocks is one after the other, as a scatter's is: no parts are made."""
+    return root.opcode == "scatter"
+
+
+def summed_cuts(instruction: Instruction, block: Block) -> list[Cut]:
+    """What every block adds up of an instruction that is a sum over blocks, and how it is cut;
+    none where it is no such sum. A product's type has to hold partial sums as well as whole ones.
     """
-    if instruction.opcode != "dot" or "sparsity" in instruction.attributes:
-        return False
+    if instruction.opcode not in ("dot", "scatter"):
+        return []
     shapes = (instruction.shape, *(o.shape for o in instruction.operands))
     if not all(map(_is_whole_array, shapes)) or "control-predecessors" in instruction.attributes:
-        return False
-    dims = DotAttributes.of(instruction.attributes).dims
+        return []
+    summed = _summed_factors if instruction.opcode == "dot" else _summed_updates
+    return summed(instruction, block)
+
+
+def _summed_factors(dot: Instruction, block: Block) -> list[Cut]:
+    """dot(x, y) where both begin with the cut dimensions, of which the last is contracted and the
+    others are its batch, in the order in which the result has them: every block adds the product
+    of its parts to the same elements.
+    """
+    if "sparsity" in dot.attributes:
+        return []
+    dims = DotAttributes.of(dot.attributes).dims
     sides = ((dims.lhs_batch, dims.lhs_contracting), (dims.rhs_batch, dims.rhs_contracting))
     found: list[tuple[tuple[int, ...], int]] = []
-    for operand, (batch, depth) in zip(instruction.operands, sides, strict=True):
+    for operand, (batch, depth) in zip(dot.operands, sides, strict=True):
         places = block.places(operand.shape, block.all)
         if places is None or places[-1] not in depth or not set(places[:-1]) <= set(batch):
-            return False
+            return []
         found.append((tuple(map(batch.index, places[:-1])), depth.index(places[-1])))
-    return found[0] == found[1] and found[0][0] == block.places(instruction.shape, block.outer)
+    is_sum = found[0] == found[1] and found[0][0] == block.places(dot.shape, block.outer)
+    return [(operand, block.all) for operand in dot.operands] if is_sum else []
+
+
+def _summed_updates(scatter: Instruction, block: Block) -> list[Cut]:
+    """scatter(0, indices, updates) where updates begin with the cut dimensions, of which the last
+    is none of the table's, and the others are its first ones: every block adds its updates to the
+    same elements, those of earlier rows first, as the scatter does.
+    """
+    found = lookup_of(scatter)
+    if found is None or not is_sum_from_zero(scatter):
+        return []
+    _, indices, updates = scatter.operands
+    places = block.places(updates.shape, block.all)
+    if places is None or found.of_table[places[-1]] is not None:
+        return []
+    if tuple(found.of_table[p] for p in places[:-1]) != block.places(scatter.shape, block.outer):
+        return []
+    read = _led_span(found.indices_steps(indices.shape), indices.shape.dims, places)
+    return [] if read is None else [(indices, read), (updates, block.all)]
 
 
 def inner_members(computation: Computation) -> frozenset[Instruction]:
@@ -385,8 +473,10 @@ RULES: dict[str, Rule] = {
     "copy": _led,
     "transpose": _led,
     "broadcast": _led,
+    "gather": _gather,
     "iota": _iota,
     "reduce": _led,
+    "scatter": _scatter,
     "dot": _contraction,
     "convolution": _contraction,
 }

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hlo.analysis.fusibility import is_elementwise
-from hlo.indexing.queries import kept_dims, steps
+from hlo.analysis.lookups import kept_in, lookup_of, walks
 from hlo.ir.instruction import Instruction
 from hlo.ops.contraction import DotAttributes
 from hlo.ops.table import Trait, opcodes
@@ -51,15 +51,24 @@ class Region(Struct, frozen=True, eq=False):
         for member in self.members:
             computation = member.computation
             is_root = computation is not None and member is computation.root
-            if is_root or any(user not in self.members for user in member.users):
+            others = (user for user in member.users if user not in self.members)
+            if is_root or not all(map(_is_dead, others)):
                 yield member
 
 
 Met = dict[Instruction, Roles]
+Clash = tuple[
+    Instruction, Instruction
+]  # A value and who reads it, with other roles than others do.
 
 
 def region_around(
-    select: Instruction, roles: Roles, in_none: Met | None = None, *, is_open: bool = False
+    select: Instruction,
+    roles: Roles,
+    in_none: Met | None = None,
+    clashes: list[Clash] | None = None,
+    *,
+    is_open: bool = False,
 ) -> Region | None:
     """All that hangs together with scores through values that have rows and columns, and what leads
     from it back to it row by row; None where something in it is of another form.
@@ -67,18 +76,28 @@ def region_around(
     is_open: users of another form, and results, are outside instead: they read all rows and
     columns. in_none: what was met where there was no region, added to. Whoever meets one of these
     meets all that it led to, for who is met as an operand has its user met, and the other way
-    round.
+    round. clashes: where there is none because a value is read along rows and along columns, who
+    does is added.
     """
     members = {select: roles}
     met: Met = {} if in_none is None else in_none
-    found = _region(select, roles, members, met, is_open=is_open) if roles.has_both else None
+    found = None
+    if roles.has_both:
+        met_twice = [] if clashes is None else clashes
+        found = _region(select, roles, members, met, met_twice, is_open=is_open)
     if found is None:
         met |= members
     return found
 
 
 def _region(
-    select: Instruction, roles: Roles, members: Met, in_none: Met, *, is_open: bool
+    select: Instruction,
+    roles: Roles,
+    members: Met,
+    in_none: Met,
+    clashes: list[Clash],
+    *,
+    is_open: bool,
 ) -> Region | None:
     """members: the scores, to which all that is met is added."""
     if in_none.get(select) == roles:
@@ -87,7 +106,10 @@ def _region(
     waiting = [select]
     while waiting:
         one = waiting.pop()
-        found = (_behind(one, members[one]), _before(one, members[one], is_open=is_open))
+        found = (
+            _behind(one, members[one], is_open=is_open),
+            _before(one, members[one], is_open=is_open),
+        )
         if any(part is None for part in found) or len(members) > MOST_MEMBERS:
             return None
         for other, roles_there in (pair for part in found for pair in part or ()):
@@ -99,6 +121,7 @@ def _region(
                 if roles_there.has_both:
                     waiting.append(other)
             elif known[other] != roles_there:
+                clashes.append((other, one) if other in one.operands else (one, other))
                 return None
     if not members.keys().isdisjoint(ends):
         return None
@@ -117,7 +140,7 @@ def operand_roles(instruction: Instruction, number: int, roles: Roles) -> Roles 
     """
     if not instruction.operands[number].shape.dims:
         return Roles()
-    walked = steps(instruction, number)
+    walked = walks(instruction, number)
     if walked is None:
         return None
     wanted = [d for d in (roles.row, roles.column) if d is not None]
@@ -132,7 +155,7 @@ def result_roles(user: Instruction, number: int, roles: Roles) -> Roles | None:
     """The roles of a user's dimensions where an operand's are known; None where a dimension is
     neither one of the result nor summed up.
     """
-    walked, kept = steps(user, number), kept_dims(user, number)
+    walked, kept = walks(user, number), kept_in(user, number)
     if walked is None:
         return None
     found: list[int | None] = []
@@ -164,8 +187,10 @@ def _or(dimension: int | None) -> int:
     return -1 if dimension is None else dimension
 
 
-def _is_known(instruction: Instruction) -> bool:
-    """Whether there is a rule for an instruction."""
+def _is_known(instruction: Instruction, *, is_open: bool = False) -> bool:
+    """Whether there is a rule for an instruction; for lookups where a region is open, as bands of
+    it are none of these yet.
+    """
     if "control-predecessors" in instruction.attributes or instruction.shape.is_dynamic:
         return False
     if instruction.opcode == "reduce" and len(instruction.operands) != 2:
@@ -174,7 +199,16 @@ def _is_known(instruction: Instruction) -> bool:
         return False
     if instruction.opcode in ("reduce", "dot") or instruction.opcode == "iota":
         return True
+    if instruction.opcode == "gather":
+        return is_open and lookup_of(instruction) is not None
     return moves_elements(instruction) or is_elementwise(instruction)
+
+
+def _is_dead(user: Instruction) -> bool:
+    """Whether nobody reads what a user makes, and it does nothing else."""
+    if user.users or user.computation is None or user is user.computation.root:
+        return False
+    return moves_elements(user) or is_elementwise(user)
 
 
 def moves_elements(instruction: Instruction) -> bool:
@@ -185,14 +219,14 @@ def moves_elements(instruction: Instruction) -> bool:
 Found = list[tuple[Instruction, Roles]]
 
 
-def _behind(one: Instruction, roles: Roles) -> Found | None:
+def _behind(one: Instruction, roles: Roles, *, is_open: bool) -> Found | None:
     """The operands with rows and columns that there is a rule for."""
     found: Found = []
     for number, operand in enumerate(one.operands):
         there = operand_roles(one, number, roles)
         if there is None:
             return None
-        if there.has_both and _is_known(operand):
+        if there.has_both and _is_known(operand, is_open=is_open):
             found.append((operand, there))
     return found
 
@@ -204,16 +238,18 @@ def _before(one: Instruction, roles: Roles, *, is_open: bool) -> Found | None:
         return None
     found: Found = []
     for user in one.users:
-        taken = _as_user(one, user, roles)
+        if _is_dead(user):
+            continue
+        taken = _as_user(one, user, roles, is_open=is_open)
         if taken is None and not is_open:
             return None
         found += taken or ()
     return found
 
 
-def _as_user(one: Instruction, user: Instruction, roles: Roles) -> Found | None:
+def _as_user(one: Instruction, user: Instruction, roles: Roles, *, is_open: bool) -> Found | None:
     """The user, for each operand that a value is; None where there is no rule."""
-    if not _is_known(user):
+    if not _is_known(user, is_open=is_open):
         return None
     found: Found = []
     for number, operand in enumerate(user.operands):

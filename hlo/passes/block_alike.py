@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from hlo.analysis.block_size import best_block
 from hlo.analysis.blocking import Block, needed
 from hlo.analysis.fingerprint import SILENT, Fingerprints
+from hlo.analysis.lookups import is_sum_from_zero
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.passes.block_call import roots_of
@@ -66,6 +67,8 @@ class Known:
 
     def _kind(self, instruction: Instruction) -> int:
         if instruction not in self._kinds:
-            found = self._fingerprints.of(instruction)
+            found: object = self._fingerprints.of(instruction)
+            if instruction.opcode == "scatter":  # what it starts from decides as well
+                found = (found, is_sum_from_zero(instruction))
             self._kinds[instruction] = self._numbers.setdefault(found, len(self._numbers))
         return self._kinds[instruction]

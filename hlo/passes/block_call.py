@@ -48,6 +48,11 @@ def fused_group(
                 copied.append(operand)
                 twins[operand] = body.adopt(clone_instruction(operand, ()))
                 continue
+            if member.opcode == "scatter" and _is_spread(operand):  # what a sum begins with
+                copied += (*operand.operands, operand)
+                number_twin = body.adopt(clone_instruction(operand.operands[0], ()))
+                twins[operand] = body.adopt(clone_instruction(operand, (number_twin,)))
+                continue
             number = len(operands)
             operands.append(operand)
             twins[operand] = body.new(
@@ -77,10 +82,16 @@ def fused_group(
     for member in reversed(group):
         computation.remove(member)
     stays = {computation.root, *awaited(computation)}
-    for constant in (o for o in copied if not o.users and o not in stays):
-        computation.remove(constant)
+    for one in reversed(dict.fromkeys(copied)):  # what spreads a number before the number
+        if not one.users and one not in stays:
+            computation.remove(one)
     computation.reorder(post_order(computation))
     return call
+
+
+def _is_spread(value: Instruction) -> bool:
+    """Whether a value is one number everywhere."""
+    return value.opcode == "broadcast" and is_scalar_constant(value.operands[0])
 
 
 def made_by(value: Instruction) -> Instruction:

@@ -19,7 +19,7 @@ from hlo.analysis.block_size import (
     padded_bytes,
     summed_dims,
 )
-from hlo.analysis.blocking import Block, can_be_cut, is_summed
+from hlo.analysis.blocking import Block, can_be_cut, cuts_needed, is_summed
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
@@ -139,14 +139,35 @@ def _regions(
     seed: Instruction, computation: Computation, taken: set[Instruction], known: Known
 ) -> Iterator[Members]:
     """What can be cut in the leading dimensions of a value and hands on large values, as gradients
-    do: some of them are read by others too. For as many dimensions as give one.
+    do: some of them are read by others too. For as many dimensions as give one; then without what
+    others of it read in another way.
     """
     for depth in range(min(DEEPEST, len(longer_dims(seed.shape)) - 1), 0, -1):
         lead = longer_dims(seed.shape)[:depth]
-        region = _Region(Block(lead, (1,) * depth), computation, taken, known).around(seed)
+        block = Block(lead, (1,) * depth)
+        region = _Region(block, computation, taken, known).around(seed)
         if len(region) > 2:
             yield region
+            alike = _cut_alike(region, block)
+            if 2 < len(alike) < len(region):
+                yield alike
             return
+
+
+def _cut_alike(region: Members, block: Block) -> Members:
+    """A region without members of which a block of another needs more than its own part, and what
+    is for these alone. Products of keys with all distances begin with as many rows as scores do,
+    but any row of scores reads all of them.
+    """
+    cuts = (cut for member in region for cut in cuts_needed(member, block))
+    waiting = [value for value, span in cuts if span != block.all and value in region]
+    left = dict(region)
+    while waiting:
+        one = waiting.pop()
+        if left.pop(one, one) is one:
+            continue
+        waiting += [o for o in one.operands if o in left and left.keys().isdisjoint(o.users)]
+    return left
 
 
 class _Region:

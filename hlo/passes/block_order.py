@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hlo.analysis.block_size import LEAST_SAVED_BYTES
+from hlo.analysis.block_size import LEAST_SAVED_BYTES, LEAST_SCORES_BYTES
 from hlo.analysis.decisions import without_zeros
+from hlo.analysis.fusibility import contraction_of
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32
 from hlo.ir.instruction import Attributes, Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.contraction import DotAttributes
+from hlo.passes.block_epilogues import own_product
 from hlo.passes.block_operands import KINDS, Operands, as_they_were, in_order, transposed, turn
 from hlo.passes.patterns.matching import ints, is_plain
 
@@ -47,6 +49,9 @@ def in_block_order(module: Module, computation: Computation) -> Ordered:
     they lie.
     """
     ordered = Ordered({}, Operands(), {})
+    for one in [i for i in computation.instructions if i.attributes.get("kind") == "kOutput"]:
+        if (dot := contraction_of(one)) is not None and _is_hidden_sum(dot):
+            own_product(module, one, dot)
     for one in computation.instructions:
         if one.opcode == "dot" and _largest(one) >= LEAST_SAVED_BYTES and is_plain(one.shape):
             _exchange(computation, one, ordered)
@@ -58,6 +63,20 @@ def in_block_order(module: Module, computation: Computation) -> Ordered:
             if most >= LEAST_SAVED_BYTES:
                 in_order(module, one, _wanted, most // LEAST_RATIO, ordered.operands)
     return ordered
+
+
+def _is_hidden_sum(dot: Instruction) -> bool:
+    """Whether blocks of scores would add up a product that is part of a fusion. Without a batch it
+    is one of weights more often, whose fusion stays unless it is a move.
+    """
+    assert dot.computation is not None, "in a fusion"
+    is_moved = dot.computation.root.opcode == "reshape" and len(dot.users) == 1
+    return (
+        dot.opcode == "dot"
+        and _largest(dot) >= LEAST_SCORES_BYTES
+        and any(_is_added_up(dot, n) for n in range(2))
+        and (bool(_dims(dot, "lhs", "batch")) or is_moved)
+    )
 
 
 def restored(module: Module, computation: Computation, ordered: Ordered) -> None:

@@ -24,6 +24,23 @@ def when(nest: Nest, condition: Value, body: Callable[[], None]) -> None:
     w.label(after)
 
 
+def known_or(nest: Nest, is_known: Value, known: Value, body: Callable[[], Value]) -> Value:
+    """A value that is known if the condition (one i1) holds, else what the body's code makes."""
+    w = nest.w
+    before, made, end, after = (w.new_label(n) for n in ("asked", "made", "end", "known"))
+    w.branch(before)
+    w.label(before)
+    w.branch_if(is_known, after, made)
+    w.label(made)
+    with _inside(nest):
+        other = body()
+    w.branch(end)
+    w.label(end)
+    w.branch(after)
+    w.label(after)
+    return w.phi(known.type, (known, before), (other, end)).value
+
+
 def repeat_while(
     nest: Nest,
     first: list[Value],

@@ -172,7 +172,7 @@ class _BlockLoop:
         self.spans: dict[Span, None] = {block.all: None}
         self.heads = block.parts(block.depth - 1)
         self.row = block.count // self.heads  # blocks along the last dimension
-        self.parts = sum_parts(block) if body.has_totals else 1
+        self.parts = sum_parts(block, in_order=body.in_order) if body.has_totals else 1
         if self.parts > 1:
             self.spans[block.outer] = None
         operands = [len(leaves_of(o.shape)) for o in instruction.operands]

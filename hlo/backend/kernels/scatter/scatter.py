@@ -25,7 +25,7 @@ from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
-from hlo.backend.lanes.open_loops import when
+from hlo.backend.lanes.open_loops import known_or, when
 from hlo.backend.lanes.types import Lanes, parts
 from hlo.backend.loops.schedule import Plan
 from hlo.indexing.affine import row_major_strides
@@ -87,6 +87,8 @@ class _ScatterForm(Struct, frozen=True):
     component_stride: int
     starts: tuple[_Start, ...]
     window: tuple[_Loop, ...]
+    is_plain: bool  # One operand, of real numbers.
+    is_sorted: bool
 
     @property
     def is_batched(self) -> bool:
@@ -106,12 +108,32 @@ class _ScatterForm(Struct, frozen=True):
         return max(1, min(_MOST_PARTS, self.window[-1].size // _PART))
 
     @property
+    def may_fit(self) -> bool:
+        """Whether any window lies inside."""
+        return all(start.limit >= 0 for start in self.starts if start.component is not None)
+
+    @property
+    def is_in_registers(self) -> bool:
+        """Whether single elements that were just combined stay in a register for the next ones:
+        where neighbours are likely to be the same, as sorted ones are, and pairs (distances between
+        rows and columns). Where they never are, asking takes half as long again.
+        """
+        indexed = any(start.component is not None for start in self.starts)
+        loops = len(self.positions) - self.is_batched  # batches are units
+        is_row = loops > 0 and self.positions[-1] > 1
+        is_likely = self.is_sorted or loops > 1
+        is_element = self.is_plain and not self.window and self.may_fit
+        return is_element and indexed and is_row and is_likely
+
+    @property
     def text(self) -> str:
         """What it says, in a line."""
         batch_dims = " x ".join(map(str, self.positions)) or "1"
         window = " x ".join(str(loop.size) for loop in self.window) or "1"
         order = "side by side in the first, else " if self.is_batched else ""
-        return f"scatter: {batch_dims} windows of {window} elements, {order}one after the other"
+        kept = ", the last in a register" if self.is_in_registers else ""
+        windows = f"{batch_dims} windows of {window} elements"
+        return f"scatter: {windows}, {order}one after the other{kept}"
 
     @staticmethod
     def of(instruction: Instruction) -> _ScatterForm:
@@ -143,6 +165,8 @@ class _ScatterForm(Struct, frozen=True):
             index_strides[vector] if vector < len(index_dims) else 0,
             _starts(attrs, dims, sizes, batches),
             _joined(window),
+            is_plain=count == 1 and not instruction.operands[0].shape.dtype.is_complex,
+            is_sorted=attrs.indices_are_sorted,
         )
 
 
@@ -241,6 +265,9 @@ class _Build:
         if depth == len(form.positions):
             self._position(*at, span)
             return
+        if depth == len(form.positions) - 1 and form.is_in_registers:
+            self._in_registers(at)
+            return
 
         def each(i: Value, _: list[Value]) -> list[Value]:
             update = add(w, at[0], times(w, i, form.update_strides[depth]))
@@ -253,6 +280,40 @@ class _Build:
             return
         self.nest.loop(0, form.positions[depth], 1, [], each)
 
+    def _in_registers(self, at: tuple[Value, Value, tuple[Value, ...]]) -> None:
+        """The innermost loop over positions of single elements, one that was just combined in a
+        register: where the next one is the same, it is taken from there, not from memory, which
+        would have it some ten cycles later. The order of combining stays, and so do all bits.
+        """
+        form, w = self.form, self.nest.w
+        (kind,), (memory,), (updates,) = self.kinds, self.operands, self.updates
+        storage = types.storage_scalar(kind)
+
+        def each(i: Value, before: list[Value]) -> list[Value]:
+            last, raw = before
+            update = add(w, at[0], times(w, i, form.update_strides[-1]))
+            index = add(w, at[1], times(w, i, form.index_strides[-1]))
+            inside, offset = self._place(index, (*at[2], i))
+            assert inside is not None, "an index is looked at"
+            is_same = w.compare("icmp eq", offset, last)
+
+            def combine() -> Value:
+                place = w.address(memory, offset, storage)
+                old = known_or(self.nest, is_same, raw, lambda: w.load(place, storage))
+                current = types.decoded(w, self.nest.target, old, kind)
+                (result,) = self._combined([current], [self._load(updates, kind, update, 1)])
+                lanes = self.elemental.splat(result, 1)
+                assert isinstance(lanes, Value), "of no pair"
+                made = types.encoded(w, self.nest.target, lanes, kind)
+                w.store(made, place)
+                return made
+
+            is_outside = w.binary("xor", inside, w.int(1, "i1"))
+            return [w.select(inside, offset, last), known_or(self.nest, is_outside, raw, combine)]
+
+        start = [w.int(-1), w.zero(storage)]
+        self.nest.loop(0, form.positions[-1], 1, start, each)
+
     def _position(
         self,
         update: Value,
@@ -261,6 +322,16 @@ class _Build:
         span: tuple[Value, Value] | None,
     ) -> None:
         """One window, if it lies inside."""
+        if not self.form.may_fit:
+            return
+        inside, offset = self._place(index, coordinates)
+        if inside is None:
+            self._window(0, offset, update, span)
+        else:
+            when(self.nest, inside, lambda: self._window(0, offset, update, span))
+
+    def _place(self, index: Value, coordinates: tuple[Value, ...]) -> tuple[Value | None, Value]:
+        """Whether a window lies inside, where an index is looked at; and where it begins."""
         w = self.nest.w
         inside: Value | None = None
         offset = w.int(0)
@@ -268,16 +339,11 @@ class _Build:
             if start.component is None:
                 offset = add(w, offset, times(w, coordinates[start.position], start.stride))
                 continue
-            if start.limit < 0:
-                return
             p = self._component(add(w, index, w.int(start.component * self.form.component_stride)))
             fits = w.compare("icmp ule", p, w.int(start.limit))
             inside = fits if inside is None else w.binary("and", inside, fits)
             offset = add(w, offset, times(w, p, start.stride))
-        if inside is None:
-            self._window(0, offset, update, span)
-        else:
-            when(self.nest, inside, lambda: self._window(0, offset, update, span))
+        return inside, offset
 
     def _component(self, at: Value) -> Value:
         w, dtype = self.nest.w, self.index_type
@@ -325,12 +391,15 @@ class _Build:
         """operand[..] = f(operand[..], update[..]) for `lanes` neighbours."""
         current = [self._load(m, k, operand, lanes) for m, k in self._of(self.operands)]
         given = [self._load(m, k, update, lanes) for m, k in self._of(self.updates)]
-        parameters = self.combiner.parameters
-        pairs = zip(parameters, (*current, *given), strict=True)
-        values: dict[Instruction, tuple[Lanes, ...]] = {p: (v,) for p, v in pairs}
-        results = inlined(self.elemental.nest, self.combiner.root, values)
+        results = self._combined(current, given)
         for (memory, kind), result in zip(self._of(self.operands), results, strict=True):
             self._store(memory, kind, operand, self.elemental.splat(result, lanes))
+
+    def _combined(self, current: Sequence[Lanes], given: Sequence[Lanes]) -> Sequence[Lanes]:
+        """f(current, given)"""
+        pairs = zip(self.combiner.parameters, (*current, *given), strict=True)
+        values: dict[Instruction, tuple[Lanes, ...]] = {p: (v,) for p, v in pairs}
+        return inlined(self.elemental.nest, self.combiner.root, values)
 
     def _of(self, memories: list[Value]) -> list[tuple[Value, DType]]:
         return list(zip(memories, self.kinds, strict=True))

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
-from hlo.backend.kernels.scatter.scatter import scatter_kernel
+from hlo.backend.kernels.scatter.scatter import _ScatterForm, scatter_kernel
 from hlo.backend.linking.toolchain import host_target
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir import dtype as dt
@@ -164,3 +164,37 @@ def test_several_operands_and_any_combiner_in_order() -> None:
     np.testing.assert_array_equal(got[0][3], 100 * u[0, 0] + 10 * u[0, 1] + u[1, 1])
     for result, want in zip(got, evaluate(module, *operands), strict=True):
         np.testing.assert_array_equal(result, want)
+
+
+PAIRS = (
+    "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+    "index_vector_dim=2"
+)
+SORTED = f"{CELLS}, indices_are_sorted=true"
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "f16", "s8", "u32", "pred"])
+@pytest.mark.parametrize("opcode", ["add", "maximum", "replace"])
+def test_neighbours_that_are_the_same(dtype: str, opcode: str) -> None:
+    if dtype == "pred":
+        opcode = {"add": "or", "maximum": "and", "replace": "replace"}[opcode]
+    check((f"{dtype}[3]", "s32[7,50]", f"{dtype}[7,50]"), PAIRS, opcode)
+    check((f"{dtype}[5]", "s32[90,1]", f"{dtype}[90]"), SORTED, opcode)
+
+
+def test_what_was_just_combined_stays_in_a_register_where_the_next_is_likely_the_same() -> None:
+    def text(indices: str, updates: str, attributes: str, table: str = "f32[3]") -> str:
+        dtype = table.split("[")[0]
+        module = parse(
+            f"HloModule m\n{combiner(dtype, 'add')}\nENTRY e {{\n"
+            f"  x = {table} parameter(0)\n  i = {indices} parameter(1)\n"
+            f"  u = {updates} parameter(2)\n"
+            f"  ROOT s = {table} scatter(x, i, u), {attributes}, to_apply=f\n}}\n"
+        )
+        return _ScatterForm.of(module.entry.root).text
+
+    assert "in a register" in text("s32[7,50]", "f32[7,50]", PAIRS)
+    assert "in a register" in text("s32[90,1]", "f32[90]", SORTED)
+    assert "in a register" not in text("s32[90,1]", "f32[90]", CELLS)
+    assert "in a register" not in text("s32[90,1]", "f32[90,4]", ROWS, "f32[3,4]")
+    assert "in a register" not in text("s32[7,50]", "c64[7,50]", PAIRS, "c64[3]")
