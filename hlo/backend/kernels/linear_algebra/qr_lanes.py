@@ -4,10 +4,10 @@
                     a[k.., j] -= t v (v^T a[k.., j])  for j > k, v_0 = 1;  a[k.., k] = b, v_1..
     orgqr   Q = H_0 .. H_{count-1} of the first columns of 1, from the last reflector to the first
 
-A column that is zero below its diagonal is left as it is, with t = 0, whatever its sign. Squares
-are those of numbers that a power of two moves away from the ends of the range, lane by lane; the
-reflector is computed of these, and b moves back: nothing overflows or vanishes on the way. A NaN,
-or an infinity, spoils its own lane.
+A column that is zero below its diagonal is left as it is, with t = 0, whatever its sign; so are the
+others, infinities among them, by its reflector. Squares are those of numbers that a power of two
+moves away from the ends of the range, lane by lane; the reflector is computed of these, and b moves
+back: nothing overflows or vanishes on the way. A NaN, or an infinity, spoils its own lane alone.
 Source: Householder QR (Golub, Van Loan 5.2; LAPACK's larfg, org2r).
 """
 
@@ -167,6 +167,8 @@ class _Build:
         """Columns from `first` on less t v (v^T column), v below the diagonal of column k."""
         w, form = self.w, self.form
         below, rows = add(w, k, w.int(1)), w.int(form.rows)
+        is_left = w.compare("fcmp oeq", factor, w.zero(form.vector))
+        nothing = w.splat(w.float(-0.0, form.scalar), form.lanes)
 
         def column(j: Value, _: list[Value]) -> list[Value]:
             head = a.get(k, j)
@@ -176,6 +178,7 @@ class _Build:
 
             (total,) = self.nest.loop(below, rows, 1, [head], along)
             share = w.unary("fneg", w.binary("fmul", factor, total))
+            share = w.select(is_left, nothing, share)
             a.set(k, j, w.binary("fadd", head, share))
 
             def less(i: Value, _: list[Value]) -> list[Value]:

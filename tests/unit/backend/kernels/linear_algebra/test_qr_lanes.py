@@ -106,6 +106,15 @@ def test_a_lane_that_is_not_finite_spoils_no_other() -> None:
     assert np.isnan(np.asarray(found[0])[[7, 9]]).any(axis=(1, 2)).all()
 
 
+def test_a_column_that_is_left_leaves_the_others() -> None:
+    """A row has nothing below its diagonal: its reflector is 1, also beside an infinity."""
+    x = matrices("f32", 20, 1, 2)
+    x[7, 0, 1], x[8, 0, 1] = np.inf, -0.0
+    factors, t = hlo.compile(hlo.parse(qr_text("f32", 20, 1, 2)), cache=False)(x)
+    assert np.asarray(factors).tobytes() == x.tobytes()
+    assert not np.asarray(t).any()
+
+
 def test_few_or_large_matrices_are_left_to_lapack() -> None:
     assert not is_together(qr_text("f32", 3, 4, 4))
     assert not is_together(qr_text("f64", 64, 40, 40))
