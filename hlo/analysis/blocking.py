@@ -21,7 +21,6 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from msgspec import Struct
 
 from hlo.analysis.fusibility import MOVEMENT, is_elementwise
-from hlo.analysis.lookups import is_sum_from_zero, lookup_of
 from hlo.indexing.queries import Steps, own_steps, steps
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
@@ -334,6 +333,8 @@ def _gather(instruction: Instruction, span: Span, block: Block) -> Spans | None:
     """A lookup: the indices and the table are cut in the dimensions that are theirs. The one that
     is looked up is whole, so that starts are clamped as they were.
     """
+    from hlo.analysis.lookups import lookup_of  # for programs with one
+
     found, places = lookup_of(instruction), block.places(instruction.shape, span)
     if found is None or places is None:
         return None
@@ -349,6 +350,8 @@ def _gather(instruction: Instruction, span: Span, block: Block) -> Spans | None:
 
 def _scatter(instruction: Instruction, span: Span, block: Block) -> Spans | None:
     """Rows of a table to which rows of the updates are added, and no others."""
+    from hlo.analysis.lookups import lookup_of  # for programs with one
+
     found, places = lookup_of(instruction), block.places(instruction.shape, span)
     if found is None or places is None or not set(places) <= set(found.of_table):
         return None
@@ -439,6 +442,8 @@ def _summed_updates(scatter: Instruction, block: Block) -> list[Cut]:
     is none of the table's, and the others are its first ones: every block adds its updates to the
     same elements, those of earlier rows first, as the scatter does.
     """
+    from hlo.analysis.lookups import is_sum_from_zero, lookup_of  # for programs with one
+
     found = lookup_of(scatter)
     if found is None or not is_sum_from_zero(scatter):
         return []

@@ -15,7 +15,9 @@ import pytest
 
 import hlo
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.kernels.contraction import contraction, convolution_form, convolution_look
+from hlo.backend.kernels.contraction import contraction
+from hlo.backend.kernels.contraction.convolutions import form as convolution_form
+from hlo.backend.kernels.contraction.convolutions import look
 from hlo.backend.kernels.contraction.convolutions.form import Form
 from hlo.backend.kernels.contraction.convolutions.panel import Panel
 from tests.support.contraction_harness import target_of
@@ -105,13 +107,13 @@ def limits(seed: int) -> Iterator[None]:
     """Some draws take kernels for large ones, some look at the results before the kernel."""
     rng = np.random.default_rng([seed, 1])
     near, few = rng.choice([0, convolution_form.NEAR_BYTES]), int(rng.choice([1, 3]))
-    check = int(rng.choice([0, convolution_look.CHECK]))
-    large = int(rng.choice([0, convolution_look.LARGE_BYTES]))
+    check = int(rng.choice([0, look.CHECK]))
+    large = int(rng.choice([0, look.LARGE_BYTES]))
     with (
         patch.object(convolution_form, "NEAR_BYTES", near),
         patch.object(convolution_form, "FEW_IMAGES", few),
-        patch.object(convolution_look, "CHECK", check),
-        patch.object(convolution_look, "LARGE_BYTES", large),
+        patch.object(look, "CHECK", check),
+        patch.object(look, "LARGE_BYTES", large),
     ):
         yield
 
@@ -168,10 +170,8 @@ def test_the_draws_are_repaired_in_every_way(monkeypatch: pytest.MonkeyPatch) ->
         way = "one position in several images" if form.is_uniform else "positions side by side"
         holes = any(s.window.base_dilation > 1 for s in form.spatial)
         ways.update({way, f"{way}, holes" if holes else way, f"{sides} meet zeros"})
-        ways.add(
-            "kernel first" if convolution_look.reads_factors_first(form, sides) else "results first"
-        )
-        if convolution_look.reads_results_alone(form, sides):
+        ways.add("kernel first" if look.reads_factors_first(form, sides) else "results first")
+        if look.reads_results_alone(form, sides):
             ways.add("no look")
         for side, factor in enumerate(("base", "kernel")):
             panel = Panel.of(form, side)

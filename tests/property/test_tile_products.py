@@ -15,8 +15,8 @@ from hlo.backend.entry.kernel_modules import kernel_module
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import KernelSequence
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction import amx
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.backend.kernels.contraction.matrix_units import amx
 from hlo.ir.dtype import DType
 from hlo.machine import NAMED
 from tests.property.test_sum_errors import Dot, allowed, units

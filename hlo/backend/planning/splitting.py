@@ -20,7 +20,6 @@ from hlo.analysis.fusibility import is_elementwise, op_cost
 from hlo.analysis.legality import is_contraction
 from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
-from hlo.backend.ir.work import speeds_of
 from hlo.backend.planning.allocations import Branch, BufferPlan, Call, Loop, Move, Node, Run
 from hlo.backend.planning.regions import ParallelRegion, regions
 from hlo.backend.planning.team import Team
@@ -271,6 +270,8 @@ def _products_us(kernel: Kernel, machine: Machine) -> float:
     work = kernel.work
     if work is None or not work.instructions:
         return kernel.flops / machine.rates.contracted_ops
+    from hlo.backend.ir.work import speeds_of  # for programs with products
+
     return (work.instructions + work.sums) / speeds_of(machine).instructions
 
 

@@ -48,6 +48,7 @@ from hlo.backend.kernels.contraction.words.words import (
     PAIR,
     Words,
     beside_words,
+    dot_product,
     product_of_rows,
 )
 from hlo.backend.kernels.contraction.words.zeros import ZERO_WORD
@@ -61,6 +62,10 @@ LEAST_VECTORS = 4  # Of columns.
 # factors nobody looks at; products of integers without words are two instructions of which one
 # takes two slots.
 LEAST_ROWS = {True: 3, False: 2}
+# From so many rows on squares of words, of two rows by two columns, save more than it takes to copy
+# the matrix for them: a vector of words is half a cycle a row here and a quarter there, by the
+# rates of Cycles, and some two cycles to copy.
+SQUARES_ROWS = 8
 
 
 class StreamedWords(Struct, frozen=True):
@@ -82,6 +87,9 @@ def words_streamed(c: Contraction, ring: Ring) -> StreamedWords | None:
     (columns,) = c.columns
     is_run = (columns.out, columns.rhs) == (1, 1) and c.n >= LEAST_VECTORS * ring.lanes
     if not is_run or not all(_is_read_fast(f.dtype) for f in (c.lhs, c.rhs)):
+        return None
+    blocked, _ = dot_product(c, ring)
+    if blocked is not None and blocked.rows > 1 and c.m >= SQUARES_ROWS:
         return None
     dot, is_moved = product_of_rows(c, ring)
     found = beside_words(c, dot, is_moved=is_moved) if dot is not None else None
