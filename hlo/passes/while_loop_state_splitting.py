@@ -21,6 +21,7 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
+from hlo.passes.algsimp import algsimp
 from hlo.passes.liveness import awaited
 from hlo.passes.patterns.matching import ints
 
@@ -40,6 +41,8 @@ def while_loop_state_splitting(module: Module) -> bool:
             for states in row_states(loop):
                 loop = _split(loop, states)
                 changed = True
+    if changed:
+        algsimp(module)  # rows of stacks of rows
     return changed
 
 
