@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 import hlo
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction import contraction
+from hlo.backend.kernels.contraction import sequence
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.contraction.convolutions.convolution import convolution_contraction
 from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
@@ -104,7 +104,7 @@ def test_bits_are_those_of_rows_copied_in_tiles(
     factors = [rng.standard_normal(o.shape.dims).astype(o.shape.dtype.numpy) for o in root.operands]
     found = []
     for packs in (lambda plan: plan, _always):
-        monkeypatch.setattr(contraction, "with_rows_before", packs)
+        monkeypatch.setattr(sequence, "with_rows_before", packs)
         result = np.empty(root.shape.dims, root.shape.dtype.numpy)
         found.append(
             Compiled(contraction_kernels(root, target_of(level)), level)(factors, result, 3)

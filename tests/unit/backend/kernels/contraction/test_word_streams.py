@@ -15,6 +15,7 @@ from hlo.backend.kernels.contraction.vectors.word_stream import words_streamed
 from hlo.backend.linking.toolchain import host_machine
 from hlo.machine import NAMED
 from tests.support.contraction_harness import Compiled, target_of
+from tests.unit.backend.kernels.contraction.test_words import extremes, text
 
 BF16 = ml_dtypes.bfloat16
 LEVELS = [
@@ -25,30 +26,6 @@ KINDS = [("s8", "s8", "s32"), ("u8", "s8", "s32"), ("s8", "u8", "s32"), ("u8", "
          ("s8", "s8", "s8"), ("s16", "s8", "s32"), ("s16", "s16", "s16")]  # fmt: skip
 # Rows, depths, columns: parts of words, of steps and of vectors are left.
 SIZES = [(2, 16, 64), (3, 19, 129), (5, 277, 200), (9, 40, 331), (16, 264, 96)]
-
-
-def text(types: tuple[str, str, str], dims: tuple[int, int, int], rhs: int, lhs: int = 1) -> str:
-    """lhs, rhs: the dimension that is contracted."""
-    (m, k, n), (left, right, out) = dims, types
-    x, y = ([m, k], [k, n])
-    x, y = (x if lhs else x[::-1]), (y[::-1] if rhs else y)
-    return f"""HloModule m
-    ENTRY e {{ x = {left}[{x[0]},{x[1]}] parameter(0)
-      y = {right}[{y[0]},{y[1]}] parameter(1)
-      ROOT r = {out}[{m},{n}] dot(x, y), lhs_contracting_dims={{{lhs}}},
-        rhs_contracting_dims={{{rhs}}} }}"""
-
-
-def integers(module: hlo.ir.module.Module) -> list[np.ndarray]:
-    """The least ones, the greatest ones and others."""
-    rng = np.random.default_rng(0)
-    made = []
-    for parameter in module.entry.parameters:
-        low, high = parameter.shape.dtype.int_range
-        array = rng.integers(low, high + 1, parameter.shape.dims)
-        array[0], array[:, 1], array[1] = low, low, high
-        made.append(array.astype(parameter.shape.dtype.numpy))
-    return made
 
 
 def found(program: str, level: str = "host") -> tuple[bool, bool]:
@@ -64,8 +41,8 @@ def found(program: str, level: str = "host") -> tuple[bool, bool]:
 def test_integers_wrap(types: tuple[str, str, str], level: str) -> None:
     for number, dims in enumerate(SIZES):
         for rhs in range(2):
-            module = hlo.parse(text(types, dims, rhs, number % 2))
-            root, values = module.entry.root, integers(module)
+            module = hlo.parse(text(types, dims, number % 2, rhs))
+            root, values = module.entry.root, extremes(module)
             result = np.zeros(root.shape.dims, root.shape.dtype.numpy)
             Compiled(contraction_kernels(root, target_of(level)), level)(values, result, 3)
             np.testing.assert_array_equal(result, hlo.evaluate(module, *values))
@@ -73,11 +50,11 @@ def test_integers_wrap(types: tuple[str, str, str], level: str) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_which_products_are_words(level: str) -> None:
-    assert found(text(("s8", "s8", "s32"), (4, 64, 256), 0), level)[0]
-    assert not found(text(("f32", "f32", "f32"), (4, 64, 256), 0), level)[0]
-    assert not found(text(("s8", "s8", "s32"), (17, 64, 256), 0), level)[0]  # rows
-    assert not found(text(("s8", "s8", "s32"), (4, 8, 256), 0), level)[0]  # depths
-    assert not found(text(("s8", "s8", "s32"), (4, 64, 12), 0), level)[0]  # columns
+    assert found(text(("s8", "s8", "s32"), (4, 64, 256), 1, 0), level)[0]
+    assert not found(text(("f32", "f32", "f32"), (4, 64, 256), 1, 0), level)[0]
+    assert not found(text(("s8", "s8", "s32"), (17, 64, 256), 1, 0), level)[0]  # rows
+    assert not found(text(("s8", "s8", "s32"), (4, 8, 256), 1, 0), level)[0]  # depths
+    assert not found(text(("s8", "s8", "s32"), (4, 64, 12), 1, 0), level)[0]  # columns
 
 
 HAS_BF16 = host_machine().has("avx512bf16")
@@ -86,23 +63,23 @@ HAS_QUADS = host_machine().has("avx512vnni")
 
 @pytest.mark.skipif(not HAS_BF16, reason="bf16 is multiplied as f32")
 def test_one_and_two_rows_of_bf16_are_not_words() -> None:
-    assert [found(text(("bf16", "bf16", "f32"), (m, 64, 256), 0))[0] for m in (1, 2, 3)] == [
+    assert [found(text(("bf16", "bf16", "f32"), (m, 64, 256), 1, 0))[0] for m in (1, 2, 3)] == [
         False, False, True,
     ]  # fmt: skip
 
 
 @pytest.mark.skipif(not HAS_QUADS, reason="there are no quads")
 def test_dots_of_words_where_quads_lie_along_depth() -> None:
-    assert found(text(("s8", "s8", "s32"), (4, 256, 64), 1)) == (False, True)
-    assert found(text(("s8", "s8", "s32"), (4, 258, 64), 1)) == (False, False)
-    assert found(text(("s8", "s8", "s32"), (9, 256, 64), 1)) == (False, False)
+    assert found(text(("s8", "s8", "s32"), (4, 256, 64), 1, 1)) == (False, True)
+    assert found(text(("s8", "s8", "s32"), (4, 258, 64), 1, 1)) == (False, False)
+    assert found(text(("s8", "s8", "s32"), (9, 256, 64), 1, 1)) == (False, False)
 
 
 @pytest.mark.parametrize("out", ["f32", "bf16"])
 def test_bf16_within_the_bound_of_its_sums(out: str) -> None:
     rng = np.random.default_rng(1)
     for dims in SIZES:
-        module = hlo.parse(text(("bf16", "bf16", out), dims, 0))
+        module = hlo.parse(text(("bf16", "bf16", out), dims, 1, 0))
         values = [rng.standard_normal(p.shape.dims).astype(BF16) for p in module.entry.parameters]
         x, y = (value.astype(np.float64) for value in values)
         exact, weight = x @ y, np.abs(x) @ np.abs(y)
@@ -113,7 +90,7 @@ def test_bf16_within_the_bound_of_its_sums(out: str) -> None:
 
 @pytest.mark.parametrize("place", [(0, 0), (-1, -1), (15, 70)])
 def test_subnormal_factors_count(place: tuple[int, int]) -> None:
-    module = hlo.parse(text(("bf16", "bf16", "f32"), (4, 21, 100), 0))
+    module = hlo.parse(text(("bf16", "bf16", "f32"), (4, 21, 100), 1, 0))
     for side in range(2):
         values = [np.ones(p.shape.dims, BF16) for p in module.entry.parameters]
         values[1 - side][:] = 1e30
@@ -160,7 +137,7 @@ def test_what_a_loop_keeps_becomes_words_before_it() -> None:
     machine = NAMED["znver4"]
     loops = hlo.driver.emit_stage(hlo.parse(KEPT), "loops", machine=machine)
     assert "words of rows" not in loops
-    alone = text(("bf16", "bf16", "bf16"), (4, 256, 256), 0)
+    alone = text(("bf16", "bf16", "bf16"), (4, 256, 256), 1, 0)
     shown = hlo.driver.emit_stage(hlo.parse(alone), "asm", machine=machine)
     assert "vdpbf16ps" in shown
     assert "vpunpcklwd" in shown
@@ -169,6 +146,6 @@ def test_what_a_loop_keeps_becomes_words_before_it() -> None:
 
 @pytest.mark.parametrize(("rows", "asked"), [(8192, True), (512, False)])
 def test_rows_from_memory_are_asked_for_ahead(rows: int, asked: bool) -> None:  # noqa: FBT001
-    program = text(("s8", "s8", "s32"), (4, rows, 2048), 0)
+    program = text(("s8", "s8", "s32"), (4, rows, 2048), 1, 0)
     shown = hlo.driver.emit_stage(hlo.parse(program), "asm", machine=NAMED["znver4"])
     assert ("prefetcht1" in shown) == asked

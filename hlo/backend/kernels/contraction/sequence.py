@@ -1,0 +1,428 @@
+"""A contraction's kernels in sequence: what multiplies its factors, after what makes them ready.
+
+Contraction, of a dot or convolution (contraction.py) --ContractionSequence--> KernelSequence
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from hlo.backend.ir.kernel import (
+    KernelCall,
+    KernelSequence,
+    KnownLeaves,
+    Sums,
+)
+from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.calls import TOLD_BYTES
+from hlo.backend.kernels.contraction.computed_columns import packs_computed
+from hlo.backend.kernels.contraction.convolutions.convolution import Base
+from hlo.backend.kernels.contraction.convolutions.form import Form
+from hlo.backend.kernels.contraction.convolutions.look import (
+    look_kernel,
+    noting,
+    reads_factors_first,
+    reads_results_alone,
+    untold_kernel,
+)
+from hlo.backend.kernels.contraction.convolutions.padding import padding_kernel
+from hlo.backend.kernels.contraction.convolutions.repair import repair_kernel
+from hlo.backend.kernels.contraction.factor_calls import FactorCalls
+from hlo.backend.kernels.contraction.matrix_units.amx import TilePlan, tile_plan
+from hlo.backend.kernels.contraction.matrix_units.nest import tile_packing_schedule, tile_schedule
+from hlo.backend.kernels.contraction.matrix_units.packing import tile_packing_kernel
+from hlo.backend.kernels.contraction.matrix_units.product import AmxProduct
+from hlo.backend.kernels.contraction.packing.form import Packing
+from hlo.backend.kernels.contraction.packing.nest import packing_schedule
+from hlo.backend.kernels.contraction.packing.panels import packing_kernel
+from hlo.backend.kernels.contraction.prepared import (
+    PreparedPanels,
+    PreparedTiles,
+    PreparedZeros,
+    is_prepared,
+)
+from hlo.backend.kernels.contraction.problem.axes import (
+    Axes,
+    Contraction,
+    Operand,
+    extent,
+    normal,
+)
+from hlo.backend.kernels.contraction.problem.beginnings import start_buffers
+from hlo.backend.kernels.contraction.problem.buffer_numbers import (
+    BufferNumbers,
+)
+from hlo.backend.kernels.contraction.problem.result import Epilogue
+from hlo.backend.kernels.contraction.problem.ring import Ring, ring_of
+from hlo.backend.kernels.contraction.problem.work import reach
+from hlo.backend.kernels.contraction.products.form import read_in_memory
+from hlo.backend.kernels.contraction.products.gates import gated_plan
+from hlo.backend.kernels.contraction.products.mirror import (
+    MIRRORED,
+    UPPER,
+    mirror_kernel,
+    upper_half,
+)
+from hlo.backend.kernels.contraction.products.nest import product_schedule
+from hlo.backend.kernels.contraction.products.plan import (
+    ProductPlan,
+    Reading,
+    packed_ahead,
+    planned,
+    planned_small,
+)
+from hlo.backend.kernels.contraction.products.product import product_kernel
+from hlo.backend.kernels.contraction.products.rows_before import with_rows_before
+from hlo.backend.kernels.contraction.products.split import (
+    parts_schedule,
+    parts_sums,
+    split_depth,
+    split_stream,
+    sum_kernel,
+)
+from hlo.backend.kernels.contraction.products.windows import in_runs
+from hlo.backend.kernels.contraction.products.zero_look import limited
+from hlo.backend.kernels.contraction.vectors.gemv import Axpys, Dots, streamed
+from hlo.backend.kernels.contraction.vectors.nest import vector_schedule
+from hlo.backend.kernels.contraction.vectors.plan import (
+    is_converted_alone,
+    is_turned,
+    vector_sums,
+)
+from hlo.backend.kernels.contraction.vectors.turning import (
+    columns_along_depth,
+    on_copy,
+    on_rows,
+    rows_as_numbers,
+)
+from hlo.backend.kernels.contraction.vectors.word_dots import WordDots, dots_of_words
+from hlo.backend.kernels.contraction.vectors.word_nest import (
+    word_stream_schedule,
+    word_stream_sums,
+)
+from hlo.backend.kernels.contraction.vectors.word_stream import WordStream, words_streamed
+from hlo.backend.kernels.contraction.words.words import Worded, in_words
+from hlo.backend.kernels.contraction.words.zeros import (
+    WORD_BYTES,
+    without_zeros,
+    zero_word_kernel,
+    zeros_bytes,
+    zeros_contraction,
+)
+from hlo.backend.loops.schedule import Plan
+from hlo.ir import dtype as dt
+from hlo.ir.instruction import Instruction
+
+_LOOK = "look: whether zeros beside the base met what is not finite"
+_REPAIR = "repair: products where they did, with the zeros left out"
+
+
+class ContractionSequence(FactorCalls):
+    """Made by `finished`, or by `repaired` where zeros beside a base may have met infinities."""
+
+    def __init__(
+        self, target: Target, epilogue: Epilogue | None, buffers: BufferNumbers, known: KnownLeaves
+    ) -> None:
+        super().__init__(target, buffers.temporaries, known)
+        self.epilogue = epilogue
+        self.buffers = buffers
+        self.stores_once = True  # each result
+        self.sums: Sums | None = None
+
+    def copied(
+        self, instruction: Instruction, c: Contraction, arrays: Sequence[Base]
+    ) -> Contraction:
+        """Kernels that put a convolution's factors between zeros, and it on those."""
+        factors = [c.lhs, c.rhs]
+        for n, (array, operand) in enumerate(zip(arrays, instruction.operands, strict=True)):
+            if array.padded:
+                source = operand.shape.dtype
+                kernel = padding_kernel(array.padded, source, array.dtype, self.target)
+                shown = partial(Plan, ("padded: between zeros",))
+                place = self.add_before(kernel, factors[n].buffer, array.size_bytes, shown)
+                factors[n] = replace(factors[n], buffer=place)
+        return replace(c, lhs=factors[0], rhs=factors[1])
+
+    def finished(self, contraction: Contraction) -> KernelSequence:
+        """Packing kernels, then the product. Nothing at all for an empty result."""
+        ring = ring_of(contraction.out, self.target)
+        c = normal(contraction, ring.lanes)
+        self.reach = reach(c)
+        if c.batches * c.m * c.n == 0:
+            return KernelSequence(())
+        further = len(self.epilogue.further) if self.epilogue else 0
+        results = range(c.out_buffer, c.out_buffer + 1 + further)
+        others = (*results, *(self.epilogue.others if self.epilogue else ()))
+        if self.epilogue and self.epilogue.gates > 1:
+            plan = gated_plan(c, ring, self.epilogue.gates)
+            self.sums = plan.sums
+            self._product(plan, self.epilogue, *others)
+            return self._made()
+        if is_turned(c, ring):
+            c = self._turned(self.in_memory(c, "rhs"), ring)
+        c = self.in_memory(c, "lhs")
+        if self._add_word_stream(c, ring, others):
+            return self._made()
+        is_tiled = self._is_converted_once(c, ring)
+        if not is_tiled and (packing := rows_as_numbers(c, ring)) is not None:
+            c = on_rows(c, packing, self._apart(packing, c, "lhs"))
+        if not is_tiled and (split := split_stream(c, ring, self.next_place)) is not None:
+            self._add_parts(c, ring, split, others)
+        elif not is_tiled and (stream := streamed(c, ring, self.epilogue)) is not None:
+            self.sums = vector_sums(stream.c, ring)
+            self._stream(stream, c.lhs.buffer, c.rhs.buffer, *others)
+        else:
+            self._add_blocked(c, ring, others)
+        return self._made()
+
+    def _add_blocked(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
+        """A product of blocks of rows and columns, by what multiplies them best; the columns may be
+        computed where they are packed as numbers of the ring.
+        """
+        if c.rhs.prologue is not None and not packs_computed(c, ring):
+            c = self.in_memory(c, "rhs")
+        if (tiles := tile_plan(c, ring)) is not None:
+            self._unless_subnormal(c, ring, others, partial(self._add_tiles, tiles, others))
+        elif (worded := in_words(c, ring, self.early)) is not None:
+            self._unless_subnormal(c, ring, others, partial(self._add_words, worded, others))
+        else:
+            self._add_product(c, ring, others)
+
+    def _is_converted_once(self, c: Contraction, ring: Ring) -> bool:
+        """Whether few rows meet columns of another type that a loop keeps: panels of them in the
+        ring's numbers are made before the loop."""
+        return c.rhs.buffer in self.early and is_converted_alone(c, ring)
+
+    def _made(self) -> KernelSequence:
+        pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
+        return KernelSequence(
+            tuple(self.calls),
+            tuple(self.temporaries),
+            pairs,
+            sums=self.sums,
+            prepared=tuple(self.prepared.values()),
+        )
+
+    def _turned(self, c: Contraction, ring: Ring) -> Contraction:
+        """Few columns as rows of the exchanged product, copied if they do not lie along depth."""
+        if c.depth[-1].rhs == 1:
+            return c.swapped
+        packing = columns_along_depth(c, ring)
+        place = self._apart(packing, c, "rhs")
+        return on_copy(c, packing, place).swapped
+
+    def _add_tiles(self, tiles: TilePlan, others: tuple[int, ...]) -> None:
+        """The product on matrix units, after what packs its columns."""
+        self.sums = tiles.sums
+        source = tiles.c.rhs.buffer
+        if self.is_known(source):
+            blocks = self.prepare(PreparedTiles(tiles), source, tiles.rhs_bytes)
+        else:
+            packed = partial(tile_packing_schedule, tiles)
+            kernel = tile_packing_kernel(tiles)
+            starts = start_buffers([tiles.c.rhs])
+            blocks = self.add_before(kernel, source, tiles.rhs_bytes, packed, starts)
+        product = AmxProduct(tiles, self.epilogue)
+        shown = partial(tile_schedule, product)
+        starts = start_buffers([tiles.c.lhs])
+        self.call(product.kernel(), shown, tiles.c.lhs.buffer, blocks, *others, *starts)
+
+    def _add_words(self, worded: Worded, others: tuple[int, ...]) -> None:
+        """The product on words, after what makes them."""
+        c = worded.contraction
+        for side, words in (("lhs", worded.lhs), ("rhs", worded.rhs)):
+            place = self.in_words(words, side)
+            c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
+        if worded.lhs.is_moved:
+            result, *rest = others
+            zeros = self._zeros(c, worded.ring)
+            self.epilogue = without_zeros(c, worded.ring, zeros, self.epilogue)
+            others = (result, zeros, *rest)
+        self._add_product(c, worded.ring, others)
+
+    def _zeros(self, c: Contraction, ring: Ring) -> int:
+        """Where what rows of zeros give lies. c: of words."""
+        if self.is_known(c.rhs.buffer):
+            row = zeros_contraction(c, c.lhs.buffer)
+            assert ring.dot is not None, "of words"
+            return self.prepare(PreparedZeros(row, ring.dot), c.rhs.buffer, zeros_bytes(c))
+        word = self.next_place
+        self.temporaries.append(WORD_BYTES)
+        self.call(zero_word_kernel(), partial(Plan, ("zero: a word of zeros, moved",)), word)
+        place = self.next_place
+        self.temporaries.append(zeros_bytes(c))
+        s32 = replace(ring, result=dt.S32)
+        row = normal(zeros_contraction(c, word), ring.lanes)
+        self._product(planned(row, s32), None, place)
+        return place
+
+    def _unless_subnormal(
+        self, c: Contraction, ring: Ring, others: tuple[int, ...], add: Callable[[], None]
+    ) -> None:
+        """A product on instructions that read subnormal numbers of bf16 as zero; strict mode looks
+        for them first, and where there are any the product is made once more by others. Factors of
+        other types become normal numbers.
+        """
+        factors = [(side, f) for side, f in (("lhs", c.lhs), ("rhs", c.rhs)) if f.dtype is dt.BF16]
+        if not factors or self.target.mode != "strict":
+            add()
+            return
+        looked = [
+            (side, factor.buffer)
+            for side, factor in factors
+            if not self.is_known(factor.buffer) or factor.buffer in self.known.subnormal
+        ]
+        early = [one for one in looked if one[1] in self.early]
+        before = self.told(c, early, is_early=True) if early else None
+        told = self.told(c, [one for one in looked if one not in early], before=before)
+        add()
+        self._once_more(c, ring, others, told)
+
+    def _once_more(self, c: Contraction, ring: Ring, others: tuple[int, ...], told: int) -> None:
+        """The product where a byte says that the one before was not right."""
+        fast, sums = len(self.calls), self.sums
+        self._product(planned_small(c, ring), self.epilogue, *others)
+        self.only_if(told, fast)
+        self.sums, self.stores_once = sums, False
+
+    def _add_word_stream(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> bool:
+        """The product of few rows on words that nothing of the matrix is copied for, if it is one;
+        where subnormal numbers are met, it is made once more. Factors that are known, or kept by a
+        loop, become words beforehand.
+        """
+        left, right = c.lhs.buffer, c.rhs.buffer
+        if any(self.is_known(place) or place in self.early for place in (left, right)):
+            return False
+        if (worded := dots_of_words(c, ring)) is not None:
+            self.sums = vector_sums(worded.contraction, worded.ring)
+            left = self.in_words(worded.lhs, "lhs")
+            self._stream(WordDots(worded, self.epilogue), left, right, *others)
+            return True
+        if (found := words_streamed(c, ring)) is None:
+            return False
+        told = None
+        if self.target.mode == "strict" and c.rhs.dtype is dt.BF16:
+            told = self.told(c, [("lhs", left)])
+        stream = WordStream(found, self.epilogue, looks=told is not None)
+        left, starts = self.in_words(found.lhs, "lhs"), start_buffers((stream.c.lhs, c.rhs))
+        byte = () if told is None else (told,)
+        shown = partial(word_stream_schedule, stream)
+        self.call(stream.kernel(), shown, left, right, *others, *starts, *byte)
+        self.sums = word_stream_sums(stream.c)
+        if told is not None:
+            self._once_more(c, ring, others, told)
+        return True
+
+    def repaired(self, c: Contraction, form: Form, met: tuple[int, ...]) -> KernelSequence:
+        """The product, and what is done where zeros met factors that are not finite."""
+        factors, told = (self.buffers.lhs.buffer, self.buffers.rhs.buffer), self.next_place
+        self.temporaries.append(TOLD_BYTES)
+        look = KernelCall(look_kernel(form, met), (*factors, told))
+        repair = KernelCall(repair_kernel(form), (*factors, self.buffers.result), when=told)
+        if reads_factors_first(form, met):
+            further: tuple[KernelCall, ...] = (look, repair)
+        else:
+            self.call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
+            self.epilogue = noting(form.ring, form.dtype, told)
+            alone = reads_results_alone(form, met)
+            # What is rare may be slow.
+            look = replace(look, kernel=replace(look.kernel, is_glue=True), when=told)
+            further = (repair,) if alone else (look, repair)
+        self.target.shown(look.kernel, partial(Plan, (_LOOK,)))
+        self.target.shown(repair.kernel, partial(Plan, (_REPAIR,)))
+        made = self.finished(c)
+        return replace(made, calls=(*made.calls, *further))
+
+    def _stream(self, stream: Dots | Axpys, *places: int) -> None:
+        """A product of few rows, which reads the other factor once."""
+        starts = start_buffers((stream.c.lhs, stream.c.rhs))
+        self.call(stream.kernel(), partial(vector_schedule, stream), *places, *starts)
+
+    def _product(self, plan: ProductPlan, epilogue: Epilogue | None, *others: int) -> None:
+        """The blocked product, after what packs its factors before it."""
+        factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
+        shown = partial(product_schedule, plan, epilogue)
+        starts = start_buffers(read_in_memory(plan))
+        self.call(product_kernel(plan, epilogue), shown, *factors, *others, *starts)
+
+    def _with_prepared(self, plan: ProductPlan) -> ProductPlan:
+        """The plan with constants, what a loop keeps, and rows that are copied again and again
+        packed before, where it would pack them."""
+        plan = with_rows_before(plan)
+        for side in ("lhs", "rhs"):
+            factor: Operand = getattr(plan.contraction, side)
+            is_prepared_here = self.is_known(factor.buffer) and is_prepared(factor.dtype, plan.ring)
+            if is_prepared_here or factor.buffer in self.early:
+                plan = packed_ahead(plan, side)
+        if self._is_converted_once(plan.contraction, plan.ring):
+            plan = replace(plan, rhs=Reading.PACKED)
+        return plan
+
+    def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
+        """The blocked product; of a long depth in parts."""
+        c = upper_half(in_runs(c, ring), ring, self.epilogue)
+        self._add_whole(c, ring, others)
+        if c.bands == UPPER:
+            dtype = self.epilogue.dtype if self.epilogue else c.out
+            self.call(mirror_kernel(c, ring, dtype), lambda: MIRRORED, c.out_buffer)
+
+    def _add_whole(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
+        """The product of all depths, or of parts of them."""
+        plan = planned(c, ring)
+        split = None if plan.is_whole else split_depth(c, ring, self.next_place)
+        if split is not None:
+            self._add_parts(c, ring, split, others)
+            return
+        self.sums = plan.sums
+        self.stores_once = not plan.columns.overlaps
+        if (fewer := limited(plan)) is None:
+            self._product(self._with_prepared(plan), self.epilogue, *others)
+            return
+        told = self.told_of_zeros(fewer.contraction)
+        self._product(self._with_prepared(fewer), self.epilogue, *others)
+        first = len(self.calls)
+        self._product(plan, self.epilogue, *others)
+        self.only_if(told, first)
+        self.stores_once = False
+
+    def _add_parts(
+        self, c: Contraction, ring: Ring, split: tuple[Contraction, int], others: tuple[int, ...]
+    ) -> None:
+        """Products of the parts of depth, and their sum."""
+        parted, parts = split
+        place = self.next_place
+        self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
+        is_tiled = self._is_converted_once(parted, ring)
+        if not is_tiled and (stream := streamed(parted, ring)) is not None:
+            self.sums = parts_sums(vector_sums(stream.c, ring), parts)
+            self._stream(stream, c.lhs.buffer, c.rhs.buffer, place)
+        else:
+            plan = planned(parted, ring)
+            self.sums = parts_sums(plan.sums, parts)
+            self._product(self._with_prepared(plan), None, place)
+        joined = partial(parts_schedule, c, ring, parts, self.epilogue)
+        self.call(sum_kernel(c, ring, parts, self.epilogue), joined, place, *others)
+
+    def _packed(self, plan: ProductPlan, side: str) -> int:
+        """Where the product finds a factor: as it is, or packed by a kernel of its own."""
+        operand: Operand = getattr(plan.contraction, side)
+        if getattr(plan, side) is not Reading.PACKED:
+            return operand.buffer
+        packing = plan.lhs_packing if side == "lhs" else plan.rhs_packing
+        return self._apart(packing, plan.contraction, side)
+
+    def _apart(self, packing: Packing, c: Contraction, side: str) -> int:
+        """The place of a factor's panels, which a kernel of their own makes, or the compiler."""
+        operand: Operand = getattr(c, side)
+        batch: Axes = tuple(a for a in c.batch if getattr(a, side))
+        size_bytes = extent(batch) * packing.size_bytes
+        if self.is_known(operand.buffer) and is_prepared(operand.dtype, packing.ring):
+            strides = tuple((a.size, getattr(a, side)) for a in batch)
+            step = PreparedPanels(packing, strides, operand.offset)
+            return self.prepare(step, operand.buffer, size_bytes)
+        kernel, starts = packing_kernel(packing, batch, operand, side), start_buffers([operand])
+        shown = partial(packing_schedule, packing, batch, side, operand.read_from)
+        return self.add_before(kernel, operand.buffer, size_bytes, shown, starts)
