@@ -193,7 +193,7 @@ def _is_few_wide(whole: Domain, lanes: int) -> bool:
     """
     return (
         len(whole.dims) > 1
-        and takes_rows(*whole.dims[-2:], lanes)
+        and takes_rows(whole.dims[-2], whole.dims[-1], lanes)
         and all(o.dims[-1] == whole.dims[-1] and is_interleaved(o) for o in whole.outputs)
     )
 
