@@ -17,6 +17,7 @@ from hlo.backend.kernels.contraction.packing.copies import (
 )
 from hlo.backend.kernels.contraction.packing.form import Packing
 from hlo.backend.kernels.contraction.packing.panels import shares
+from hlo.backend.kernels.contraction.packing.strided import stretch_of
 from hlo.backend.kernels.contraction.problem.axes import Axes, extent
 from hlo.backend.kernels.contraction.problem.nests import DEPTH, FREE
 from hlo.backend.kernels.contraction.problem.ring import is_plain
@@ -145,10 +146,11 @@ class _Packing:
         return Loop(axis, self._fill(way))
 
     def vectors(self) -> Nodes:
-        """A vector of a panel after the other: squares along depth, or gathers."""
+        """A vector of a panel after the other: squares along depth, stretches or gathers."""
         packing, share = self.packing, self.share
         if not is_across(packing) and not packing.is_turned:
-            return (Loop(self._vectors(), (Loop(self._depths(), self._fill("gathered from")),)),)
+            way = "gathered from" if stretch_of(packing) is None else "lanes picked from"
+            return (Loop(self._vectors(), (Loop(self._depths(), self._fill(way)),)),)
         way, square = "squares turned in registers, of", packing.square
         run = packing.source.depth[-1][0]
         if len(packing.source.depth) == 1 or packing.is_in_one_run:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hlo.backend.ir.arithmetic import add, advanced, divided, split_index, strided, times
-from hlo.backend.ir.control import loop, looped, void, when_rest
+from hlo.backend.ir.control import loop, looped, void, when, when_rest
 from hlo.backend.ir.values import counted, every_lane
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.packing.form import Packing, PanelRange
+from hlo.backend.kernels.contraction.packing.strided import stretch_of, vector_at
 from hlo.backend.kernels.contraction.problem.places import (
     Place,
     Run,
@@ -276,12 +277,27 @@ def _pack_square(
 
 
 def _pack_gathered(w: Writer, packing: Packing, block: PanelRange) -> None:
-    """for panel: for vector: for k: one gather, or two loads where runs are as long as a vector."""
-    ring, source = packing.ring, packing.source
+    """for panel: for vector: for k: one gather, or two loads where runs are as long as a vector, or
+    those of the stretch that holds neighbours a few elements apart.
+    """
+    ring, source, found = packing.ring, packing.source, stretch_of(packing)
 
     def at_vector(start: Value, target: Value) -> None:
-        fetch = _fetcher(w, packing, start)
+        if found is None:
+            depths(_fetcher(w, packing, start), target)
+            return
+        vector = vector_at(w, packing, found, start)
+        if len(source.free) == 1:  # masks of one run take no longer
+            depths(vector.parted(w), target)
+            return
+        when(
+            w,
+            vector.is_whole(w),
+            lambda: depths(vector.whole(w), target),
+            lambda: depths(vector.parted(w), target),
+        )
 
+    def depths(fetch: Callable[[Value], Parts], target: Value) -> None:
         def at_depth(j: Value, _: list[Value]) -> list[Value]:
             k = add(w, block.depth_begin, j)
             memory = address_of(block.source)
