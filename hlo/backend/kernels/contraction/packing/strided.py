@@ -32,7 +32,7 @@ def stretch_of(packing: Packing) -> Stretch | None:
     loads and so would branch for each lane.
     """
     ring, source = packing.ring, packing.source
-    if source.is_computed or source.dtype.is_complex or not source.free:
+    if source.is_made or source.dtype.is_complex or not source.free:
         return None
     (size, step), target = source.free[-1], ring.target
     if step < 2 or size < ring.lanes or not target.isa.masks_loads:

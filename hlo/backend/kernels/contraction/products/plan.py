@@ -112,7 +112,7 @@ class ProductPlan(Struct, frozen=True):
         free = tuple((a.size, a.rhs) for a in merged(only(c.columns, "rhs")))
         depth = tuple((a.size, a.rhs) for a in merged(only(c.depth, "rhs")))
         panel_depth = self.depth_block if self.depth_first and self.rhs is Reading.IN_UNIT else 0
-        source = Source(c.rhs.dtype, free, depth, c.rhs.prologue is not None)
+        source = Source(c.rhs.dtype, free, depth, c.rhs.prologue is not None, c.rhs.joined)
         return Packing(self.ring.factors, source, self.columns, panel_depth)
 
     @property
@@ -420,7 +420,7 @@ def _lie_well(plan: ProductPlan) -> tuple[bool, bool]:
     few_axes = len(c.depth) <= 3
     return (
         len(lhs.free) <= 1 and few_axes and _is_cheap(c.lhs.dtype),
-        rhs.is_free_contiguous and few_axes and _is_cheap(c.rhs.dtype) and not rhs.is_computed,
+        rhs.is_free_contiguous and few_axes and _is_cheap(c.rhs.dtype) and not rhs.is_made,
     )
 
 

@@ -54,7 +54,7 @@ def _moved(packing: Packing, batch: Axes) -> float:
     """Bytes that are read and written where a factor is packed for so many batches."""
     source = packing.source
     elements = source.free_size * source.depth_size * extent(batch)
-    moved = elements * (source.dtype.item_bytes + packing.ring.scalar_bytes * packing.ring.parts)
+    moved = elements * (source.number_bytes + packing.ring.scalar_bytes * packing.ring.parts)
     is_in_runs = source.is_free_contiguous or source.is_depth_contiguous
     return moved if is_in_runs or stretch_of(packing) else GATHERED * moved
 

@@ -56,7 +56,7 @@ def word_stream_work(c: Contraction, ring: Ring, rows: int) -> Work:
     made = group / 2 + 1.5 * ring.rounds
     return Work(
         instructions=words * (rows * instructions(ring) + made + rows / DEPTHS),
-        moved=c.batches * c.k * c.n * c.rhs.dtype.item_bytes,
+        moved=c.batches * c.k * c.n * c.rhs.read_bytes,
         reach=reach(c),
         is_stream=True,
     )
