@@ -46,6 +46,10 @@ class Avx2(Sse):
         return w.intrinsic("llvm.x86.avx2.permps", table.type, table, index, suffix="-")
 
     @property
+    def masks_loads(self) -> bool:
+        return self._has("avx2")
+
+    @property
     def fuses(self) -> bool:
         return self._has("fma")
 

@@ -78,6 +78,10 @@ class Avx512(Avx2):
     def gathers_words(self) -> bool:
         return self._has("avx512f")
 
+    @property
+    def masks_loads(self) -> bool:
+        return super().masks_loads or self._has("avx512f")
+
     def quick_gather(self, lanes: int) -> Gather | None:
         """The codes that are looked up, and what is found, pass through permutations of bytes."""
         return _gathered if lanes == _LANES and self.permutes_bytes else None

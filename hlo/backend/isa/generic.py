@@ -115,6 +115,11 @@ class Isa:
         """
         return False
 
+    @property
+    def masks_loads(self) -> bool:
+        """Whether one instruction loads those words of a vector that a mask lets through."""
+        return False
+
     def quick_gather(self, lanes: int) -> Gather | None:
         """Words at an address and index lanes times 1, 2 or 4 bytes; None where looking a function
         up so takes as long as computing it.

@@ -99,6 +99,11 @@ def doubled(w: Writer, mask: Value) -> Value:
     return _rearranged(w, mask, [lane // 2 for lane in range(2 * mask.lanes)])
 
 
+def part_of(w: Writer, mask: Value, first: int, lanes: int) -> Value:
+    """So many lanes of a mask from one on."""
+    return _rearranged(w, mask, range(first, first + lanes)) if lanes < mask.lanes else mask
+
+
 def part_of_repeated(w: Writer, mask: Value, count: int, part: int) -> Value:
     """Of a mask with each lane so many times, as many lanes as it has: the first, the next, .."""
     lanes = mask.lanes

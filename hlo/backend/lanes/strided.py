@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hlo.backend.ir.writer import Value, vector_of
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.lanes.nest import Nest
 
 _CHUNKS = 4  # For more chunks a gather touches fewer bytes than it takes instructions.
@@ -60,6 +60,11 @@ def load_stretch(nest: Nest, lowest: Value, element: str, found: Stretch) -> Val
         w.load(w.address(lowest, w.int(start), element) if start else lowest, type, 1)
         for start in found.starts
     ]
+    return picked(w, chunks, found)
+
+
+def picked(w: Writer, chunks: Sequence[Value], found: Stretch) -> Value:
+    """The lanes of a stretch whose chunks are in registers."""
     result: Value | None = None
     for first in range(0, len(chunks), 2):
         pair = chunks[first : first + 2]
@@ -67,17 +72,12 @@ def load_stretch(nest: Nest, lowest: Value, element: str, found: Stretch) -> Val
             place + (chunk - first) * found.width if chunk - first in (0, 1) else -1
             for chunk, place in found.sources
         ]
-        picked = _shuffled(nest, pair[0], pair[-1], order)
+        some = w.shuffle(pair[0], pair[-1], order)
         if result is None:
-            result = picked
+            result = some
             continue
         lanes = len(order)
         blend = [lane + lanes * (chunk >= first) for lane, (chunk, _) in enumerate(found.sources)]
-        result = _shuffled(nest, result, picked, blend)
+        result = w.shuffle(result, some, blend)
     assert result is not None, "a stretch has a chunk"
     return result
-
-
-def _shuffled(nest: Nest, a: Value, b: Value, order: Sequence[int]) -> Value:
-    """-1: any value."""
-    return nest.w.shuffle(a, b, order)

@@ -191,6 +191,7 @@ ROWS = (
         "vperm[it]2q"),
     Row("picked", (F4, F4, F4, F4, I4), lambda isa, w, *x: isa.picked(w, x[:4], x[4]), ARM, "tbl"),
     Row("gathers_words", (), lambda isa, w: isa.gathers_words, AVX512),
+    Row("masks_loads", (), lambda isa, w: isa.masks_loads, AVX2),
     Row("quick_gather", ("ptr", I16), of_gather, VBMI, "vpgatherdd"),
     Row("quick_gather", ("ptr", I8), of_gather, ()),
     Row("fuses", (), lambda isa, w: isa.fuses, (*AVX2, *ARM, *RISCV, *ARM32_FUSED)),

@@ -56,7 +56,7 @@ class FactorCalls(Calls):
     def in_words(self, words: Words, side: str) -> int:
         """The place of a factor's words."""
         source, size = words.source.buffer, words.size_bytes
-        if not words.is_copied:
+        if words.is_joined or not words.is_copied:
             return source
         if self.is_known(source):
             return self.prepare(PreparedWords(words), source, size)

@@ -130,6 +130,8 @@ class ContractionSequence(FactorCalls):
         self.epilogue = epilogue
         self.buffers = buffers
         self.stores_once = True  # each result
+        # The byte that is told of subnormal numbers in columns that become words.
+        self.looking: int | None = None
         self.sums: Sums | None = None
 
     def copied(
@@ -182,14 +184,27 @@ class ContractionSequence(FactorCalls):
         """A product of blocks of rows and columns, by what multiplies them best; the columns may be
         computed where they are packed as numbers of the ring.
         """
-        if c.rhs.prologue is not None and not packs_computed(c, ring):
+        tiles, worded = tile_plan(c, ring), self._in_words(c, ring)
+        if c.rhs.prologue is not None and not self._reads_computed(c, ring, worded):
             c = self.in_memory(c, "rhs")
-        if (tiles := tile_plan(c, ring)) is not None:
+            tiles, worded = tile_plan(c, ring), self._in_words(c, ring)
+        if tiles is not None:
             self._unless_subnormal(c, ring, others, partial(self._add_tiles, tiles, others))
-        elif (worded := in_words(c, ring, self.early)) is not None:
-            self._unless_subnormal(c, ring, others, partial(self._add_words, worded, others))
+        elif worded is not None:
+            add = partial(self._add_words, worded, others)
+            self._unless_subnormal(c, ring, others, add, is_joined=worded.rhs.is_joined)
         else:
             self._add_product(c, ring, others)
+
+    def _in_words(self, c: Contraction, ring: Ring) -> Worded | None:
+        """The product on words, if they serve."""
+        return in_words(c, ring, self.early, (*self.known.leaves, *self.prepared))
+
+    def _reads_computed(self, c: Contraction, ring: Ring, worded: Worded | None) -> bool:
+        """Whether columns are computed where they are packed, as the ring's numbers or as words."""
+        if worded is None or tile_plan(c, ring) is not None:
+            return packs_computed(c, ring)
+        return worded.rhs.is_joined
 
     def _is_converted_once(self, c: Contraction, ring: Ring) -> bool:
         """Whether few rows meet columns of another type that a loop keeps: panels of them in the
@@ -260,11 +275,18 @@ class ContractionSequence(FactorCalls):
         return place
 
     def _unless_subnormal(
-        self, c: Contraction, ring: Ring, others: tuple[int, ...], add: Callable[[], None]
+        self,
+        c: Contraction,
+        ring: Ring,
+        others: tuple[int, ...],
+        add: Callable[[], None],
+        *,
+        is_joined: bool = False,
     ) -> None:
         """A product on instructions that read subnormal numbers of bf16 as zero; strict mode looks
-        for them first, and where there are any the product is made once more by others. Factors of
-        other types become normal numbers.
+        for them first, at columns that it joins in words (is_joined) while it packs them, and where
+        there are any the product is made once more by others. Factors of other types become normal
+        numbers.
         """
         factors = [(side, f) for side, f in (("lhs", c.lhs), ("rhs", c.rhs)) if f.dtype is dt.BF16]
         if not factors or self.target.mode != "strict":
@@ -274,11 +296,14 @@ class ContractionSequence(FactorCalls):
             (side, factor.buffer)
             for side, factor in factors
             if not self.is_known(factor.buffer) or factor.buffer in self.known.subnormal
+            if not (is_joined and side == "rhs")
         ]
         early = [one for one in looked if one[1] in self.early]
         before = self.told(c, early, is_early=True) if early else None
         told = self.told(c, [one for one in looked if one not in early], before=before)
+        self.looking = told if is_joined and c.rhs.dtype is dt.BF16 else None
         add()
+        self.looking = None
         self._once_more(c, ring, others, told)
 
     def _once_more(self, c: Contraction, ring: Ring, others: tuple[int, ...], told: int) -> None:
@@ -346,7 +371,15 @@ class ContractionSequence(FactorCalls):
         factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
         shown = partial(product_schedule, plan, epilogue)
         starts = start_buffers(read_in_memory(plan))
-        self.call(product_kernel(plan, epilogue), shown, *factors, *others, *starts)
+        byte = () if plan.rhs is Reading.PACKED else self._byte(plan.contraction.rhs)
+        kernel = product_kernel(plan, epilogue, looks=bool(byte))
+        self.call(kernel, shown, *factors, *others, *starts, *byte)
+
+    def _byte(self, factor: Operand) -> tuple[int, ...]:
+        """The byte that is told of subnormal numbers, of a factor that is looked at while it is
+        packed.
+        """
+        return () if self.looking is None or factor.joined is None else (self.looking,)
 
     def _with_prepared(self, plan: ProductPlan) -> ProductPlan:
         """The plan with constants, what a loop keeps, and rows that are copied again and again
@@ -423,6 +456,7 @@ class ContractionSequence(FactorCalls):
             strides = tuple((a.size, getattr(a, side)) for a in batch)
             step = PreparedPanels(packing, strides, operand.offset)
             return self.prepare(step, operand.buffer, size_bytes)
-        kernel, starts = packing_kernel(packing, batch, operand, side), start_buffers([operand])
+        starts, byte = start_buffers([operand]), self._byte(operand)
+        kernel = packing_kernel(packing, batch, operand, side, looks=bool(byte))
         shown = partial(packing_schedule, packing, batch, side, operand.read_from)
-        return self.add_before(kernel, operand.buffer, size_bytes, shown, starts)
+        return self.add_before(kernel, operand.buffer, size_bytes, shown, (*starts, *byte))

@@ -124,7 +124,8 @@ class _Repair:
             when(w, old, lambda: self._pack(chunk))
             w.store(chunk, self.packed, 8)
             factors = [self._panel(side) for side in (0, 1)]
-        self._call(self.resum, [*factors, self.memory[2], self.entries, chunk])
+        padding = [w.int(s.window.pad_low) for s in self.form.spatial]
+        self._call(self.resum, [*factors, self.memory[2], self.entries, chunk, *padding])
         w.store(w.int(0), self.waiting, 8)
 
     def _panel(self, side: int) -> Value:

@@ -10,6 +10,9 @@ once. It ends where all that is asked for is NaN. What of the result is not NaN 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from msgspec.structs import replace
 
 from hlo.backend.ir.arithmetic import add, advanced, times
 from hlo.backend.ir.called import as_function
@@ -17,7 +20,7 @@ from hlo.backend.ir.control import loop, ranged, when
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import every_lane
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.convolutions.form import Form, Spatial, is_nan
+from hlo.backend.kernels.contraction.convolutions.form import Form, is_nan
 from hlo.backend.kernels.contraction.convolutions.panel import Panel
 from hlo.backend.kernels.contraction.problem.ring import (
     Parts,
@@ -32,22 +35,44 @@ from hlo.backend.lanes.types import storage_scalar
 
 def resum_function(form: Form) -> Kernel:
     """A function of lhs, the kernel (of each a chunk's panel where that is packed), result, the
-    entries of as many positions as go side by side, and the chunk of features."""
-    function = _Resum(form)
+    entries of as many positions as go side by side, the chunk of features, and how much padding
+    each spatial dimension begins with: what else is alike, as the phases of a transposed
+    convolution are, shares it.
+    """
+    alike = _without_padding(form)
+    found = (Panel.of(form, side) for side in (0, 1))  # which padding has a say in
+    panels = tuple(panel and replace(panel, form=alike) for panel in found)
+    return _written(alike, panels)
+
+
+def _without_padding(form: Form) -> Form:
+    """The form, with what the function is told when it is called left open."""
+    target = replace(form.ring.target, schedules=None)
+    spatial = tuple(
+        replace(s, window=replace(s.window, pad_low=0, pad_high=0)) for s in form.spatial
+    )
+    return replace(form, ring=replace(form.ring, target=target), spatial=spatial)
+
+
+@lru_cache(maxsize=32)
+def _written(form: Form, panels: tuple[Panel | None, ...]) -> Kernel:
+    function = _Resum(form, panels)
     function.write()
     parameters = (*function.memory, Value("%entries", "ptr"), Value("%chunk", "i64"))
+    parameters += tuple(function.padding)
     return as_function(function.w, parameters, has_entry=False, is_glue=True)
 
 
 class _Resum:
     """The function being written."""
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: Form, panels: tuple[Panel | None, ...]) -> None:
         self.w = Writer()
         self.form, self.ring = form, form.ring
         self.memory = [Value(f"%{name}", "ptr") for name in ("lhs", "rhs", "out")]
+        self.padding = [Value(f"%padding{d}", "i64") for d in range(len(form.spatial))]
         self.count = form.positions * form.vectors * self.ring.parts
-        self.panels = tuple(Panel.of(form, side) for side in (0, 1))
+        self.panels = panels
         self.strides = tuple(
             panel.strides if panel else form.strides[side] for side, panel in enumerate(self.panels)
         )
@@ -134,7 +159,7 @@ class _Resum:
     ) -> None:
         """The loops over window positions; inside: whether each position has a base element."""
         w, s = self.w, self.form.spatial[depth]
-        first, end = self._range(s, [index[depth] for index in self.indices])
+        first, end = self._range(depth, [index[depth] for index in self.indices])
         if depth + 1 < len(self.form.spatial):
 
             def tap(t: Value) -> None:
@@ -182,7 +207,7 @@ class _Resum:
     ) -> tuple[list[list[Value]], list[Value], list[Value]]:
         """Elements in base and kernel under a window position, and for which positions they are."""
         w, s = self.w, self.form.spatial[depth]
-        elements = [self._element(s, index[depth], t) for index in self.indices]
+        elements = [self._element(depth, index[depth], t) for index in self.indices]
         both = [i for _, i in elements]
         if inside:
             both = [w.binary("and", a, b) for a, b in zip(inside, both, strict=True)]
@@ -222,13 +247,14 @@ class _Resum:
         for k, (p, v) in enumerate(self._each()):
             self._put(self.totals, p, v, tuple(totals[k * parts : (k + 1) * parts]))
 
-    def _range(self, s: Spatial, positions: list[Value]) -> tuple[Value, Value]:
+    def _range(self, depth: int, positions: list[Value]) -> tuple[Value, Value]:
         """Window positions between which all are that have a base element."""
-        w, d = self.w, s.window
+        w, s = self.w, self.form.spatial[depth]
+        d = s.window
         reach = (self.form.shapes[0].dims[s.lhs] - 1) * d.base_dilation
         firsts, ends = [], []
         for position in positions:
-            before = w.binary("sub", w.int(d.pad_low), times(w, position, d.stride))
+            before = w.binary("sub", self.padding[depth], times(w, position, d.stride))
             moved = (add(w, before, w.int(m)) for m in (d.window_dilation - 1,
                                                         d.window_dilation + reach))  # fmt: skip
             first, end = (w.intrinsic("llvm.smax", "i64", m, w.int(0)) for m in moved)
@@ -240,11 +266,12 @@ class _Resum:
             high = w.intrinsic("llvm.umax", "i64", high, end)
         return low, w.intrinsic("llvm.umin", "i64", high, w.int(d.size))
 
-    def _element(self, s: Spatial, position: Value, tap: Value) -> tuple[Value, Value]:
+    def _element(self, depth: int, position: Value, tap: Value) -> tuple[Value, Value]:
         """The base element under a window position (0 where there is none), and whether."""
-        w, d = self.w, s.window
+        w, s = self.w, self.form.spatial[depth]
+        d = s.window
         reached = add(w, times(w, position, d.stride), times(w, tap, d.window_dilation))
-        p = w.binary("sub", reached, w.int(d.pad_low))
+        p = w.binary("sub", reached, self.padding[depth])
         size = self.form.shapes[0].dims[s.lhs]
         # A position before the first element is huge as an unsigned number.
         inside = w.compare("icmp ult", p, w.int((size - 1) * d.base_dilation + 1 if size else 0))

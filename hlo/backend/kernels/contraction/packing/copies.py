@@ -32,25 +32,18 @@ FEW_ROWS = 8  # The same of rows that come from far: so many streams the process
 
 def rows_at_once(packing: Packing) -> int:
     """Rows of memory that go to all panels before further ones do."""
-    return FEW_ROWS if _is_far(packing) else CHUNK
+    return FEW_ROWS if packing.is_far else CHUNK
 
 
 def panels_ahead(packing: Packing) -> int:
     """How many panels ahead each row is asked for; 0: it is not. 32x3072x768 and 32x768x3072 on Zen
     4, with few rows at once: 0.82 and 0.87 of the time.
     """
-    if not _is_far(packing):
+    if not packing.is_far:
         return 0
     ring = packing.ring
     panel_bytes = FEW_ROWS * packing.panels.width * ring.scalar_bytes
     return max(1, ring.target.machine.rates.awaited_bytes // panel_bytes)
-
-
-def _is_far(packing: Packing) -> bool:
-    """Whether most of a factor comes from beyond the second-level cache."""
-    source = packing.source
-    size = source.free_size * source.depth_size * source.dtype.item_bytes
-    return size >= packing.ring.target.machine.second_cache.bytes
 
 
 def is_assembly(packing: Packing) -> bool:
@@ -72,7 +65,8 @@ def called(w: Writer, packing: Packing, block: PanelRange) -> Kernel:
     """Like `pack`, by a function: LLVM's time grows faster than a function, and a product with
     tiles of assembly is left without loops of its own. What is called."""
     inner = Writer()
-    given = {name: getattr(block, name) for name in block.__struct_fields__}
+    fields = {name: getattr(block, name) for name in block.__struct_fields__}
+    given = {name: value for name, value in fields.items() if value is not None}
     source, own = handed(block.source, inner)
     del given["source"]
     moved = {name: value for name, value in given.items() if not value.is_constant}
@@ -87,14 +81,14 @@ def called(w: Writer, packing: Packing, block: PanelRange) -> Kernel:
 def _is_copy(packing: Packing) -> bool:
     """Whether `pack` copies rows as they are."""
     source = packing.source
-    plain = is_plain(source.dtype, packing.ring) and not source.is_computed
+    plain = is_plain(source.dtype, packing.ring) and not source.is_made
     return packing.by_rows and len(packing.source.depth) == 1 and plain
 
 
 def _serves(packing: Packing) -> bool:
     ring, source = packing.ring, packing.source
     words = tile_assembly(ring)
-    if words is None or not words.has_masks or packing.by_rows or source.is_computed:
+    if words is None or not words.has_masks or packing.by_rows or source.is_made:
         return False
     return is_plain(source.dtype, ring) and len(source.depth) <= 1
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from hlo.backend.ir.arithmetic import times
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.kernels.contraction.problem.axes import Joined
 from hlo.backend.kernels.contraction.problem.places import Place
 from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.ir.dtype import DType
@@ -20,12 +21,25 @@ Strides = tuple[tuple[int, int], ...]  # (size, stride in elements), outermost f
 
 
 class Source(Struct, frozen=True):
-    """A factor in memory, seen from one batch. is_computed: it is computed as it is read."""
+    """A factor in memory, seen from one batch. is_computed: it is computed as it is read; joined:
+    its numbers are words, made of elements as they are read.
+    """
 
     dtype: DType
     free: Strides
     depth: Strides
     is_computed: bool = False
+    joined: Joined | None = None
+
+    @property
+    def is_made(self) -> bool:
+        """Whether its numbers stand nowhere as they are."""
+        return self.is_computed or self.joined is not None
+
+    @property
+    def number_bytes(self) -> int:
+        """What is read for a number."""
+        return self.dtype.item_bytes * (self.joined.group if self.joined else 1)
 
     @property
     def free_size(self) -> int:
@@ -155,6 +169,13 @@ class Packing(Struct, frozen=True):
         return free[-1][0] % lanes == 0 and panels.step % lanes == 0
 
     @property
+    def is_far(self) -> bool:
+        """Whether most of the factor comes from beyond the second-level cache."""
+        source = self.source
+        size = source.free_size * source.depth_size * source.number_bytes
+        return size >= self.ring.target.machine.second_cache.bytes
+
+    @property
     def square(self) -> int:
         """Depths that are transposed at once: 128 bits of ring scalars."""
         return 16 // self.ring.scalar_bytes
@@ -172,6 +193,7 @@ class PanelRange(Struct, frozen=True):
     """What to pack: panels [first, first + count) to `target`, depth [begin, begin + size).
 
     A part of the depth is a panel's (panel_depth, the last one less); target is depth 0's place.
+    told: a byte that becomes 1 where words have subnormal numbers of bf16.
     """
 
     source: Place
@@ -180,6 +202,7 @@ class PanelRange(Struct, frozen=True):
     count: Value
     depth_begin: Value
     depth_size: Value
+    told: Value | None = None
 
 
 def _product(axes: Strides) -> int:

@@ -16,7 +16,9 @@ from hlo.backend.kernels.contraction.packing.copies import (
     rows_at_once,
 )
 from hlo.backend.kernels.contraction.packing.form import Packing
+from hlo.backend.kernels.contraction.packing.joining import bytes_ahead
 from hlo.backend.kernels.contraction.packing.panels import shares
+from hlo.backend.kernels.contraction.packing.strided import stretch_of
 from hlo.backend.kernels.contraction.problem.axes import Axes, extent
 from hlo.backend.kernels.contraction.problem.nests import DEPTH, FREE
 from hlo.backend.kernels.contraction.problem.ring import is_plain
@@ -112,8 +114,11 @@ class _Packing:
         return (*asked, *self._fill("rows of"))
 
     def depths(self) -> Nodes:
-        """One row of memory for all panels."""
-        return (Loop(self._depths(), (Loop(self._panels(), self._fill("rows of")),)),)
+        """One row of memory for all panels, or as many as a word has elements."""
+        joined, ahead = self.packing.source.joined, bytes_ahead(self.packing)
+        row: Nodes = (Prefetch(self.source, ahead),) if ahead else ()
+        row += self._fill(f"words of {joined.group} rows of" if joined else "rows of")
+        return (Loop(self._depths(), (Loop(self._panels(), row),)),)
 
     # -- along depth -----------------------------------------------------------------------------
 
@@ -145,10 +150,15 @@ class _Packing:
         return Loop(axis, self._fill(way))
 
     def vectors(self) -> Nodes:
-        """A vector of a panel after the other: squares along depth, or gathers."""
+        """A vector of a panel after the other: squares along depth, stretches or gathers."""
         packing, share = self.packing, self.share
         if not is_across(packing) and not packing.is_turned:
-            return (Loop(self._vectors(), (Loop(self._depths(), self._fill("gathered from")),)),)
+            ways = ["gathered from"]
+            if stretch_of(packing) is not None:
+                ways = ["lanes picked from", "lanes of two runs picked from"]
+                ways = ways[: len(packing.source.free)]
+            depths = tuple(Loop(self._depths(), self._fill(way)) for way in ways)
+            return (Loop(self._vectors(), depths),)
         way, square = "squares turned in registers, of", packing.square
         run = packing.source.depth[-1][0]
         if len(packing.source.depth) == 1 or packing.is_in_one_run:

@@ -11,10 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hlo.backend.ir.arithmetic import add, advanced, divided, split_index, strided, times
-from hlo.backend.ir.control import loop, looped, void, when_rest
+from hlo.backend.ir.control import loop, looped, void, when, when_rest
 from hlo.backend.ir.values import counted, every_lane
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.packing.form import Packing, PanelRange
+from hlo.backend.kernels.contraction.packing.joining import (
+    ask_ahead,
+    rows_of_words,
+    tell_of_words,
+    word_of,
+)
+from hlo.backend.kernels.contraction.packing.strided import stretch_of, vector_at
 from hlo.backend.kernels.contraction.problem.places import (
     Place,
     Run,
@@ -57,18 +64,26 @@ def _pack_along_free(w: Writer, packing: Packing, block: PanelRange) -> None:
         k = add(w, block.depth_begin, i)
         row = moved(w, block.source, k, source.depth, source.dtype)
         target = advanced(w, block.target, times(w, k, packing.k_step), ring.scalar)
+        rows = rows_of_words(w, packing, row)
 
         def at_panel(p: Value, _: list[Value]) -> list[Value]:
             start = panels.start(w, add(w, block.first, p))
             to = advanced(w, target, times(w, p, packing.panel_size), ring.scalar)
             begin(ring, row)
+            ask_ahead(w, packing, rows, start)
+            found: list[Parts] = []
             for v in range(panels.width // lanes):
                 at = add(w, start, w.int(v * lanes))
                 mask = below(w, at, source.free_size, lanes) if masked else None
                 offset = at if source.is_free_contiguous else strided(w, at, source.free)
                 run = Run(offset, source.free_size, is_whole=not panels.overlaps)
-                parts = read(w, ring, source.dtype, row, run, lanes, mask)
-                put(w, packing, parts, advanced(w, to, v * lanes, ring.scalar))
+                if source.joined is None:
+                    found.append(read(w, ring, source.dtype, row, run, lanes, mask))
+                else:
+                    found.append((word_of(w, packing, rows, run, mask),))
+                put(w, packing, found[v], advanced(w, to, v * lanes, ring.scalar))
+            if block.told is not None:
+                tell_of_words(w, [word for (word,) in found], block.told)
             return []
 
         with outside(row):
@@ -276,12 +291,27 @@ def _pack_square(
 
 
 def _pack_gathered(w: Writer, packing: Packing, block: PanelRange) -> None:
-    """for panel: for vector: for k: one gather, or two loads where runs are as long as a vector."""
-    ring, source = packing.ring, packing.source
+    """for panel: for vector: for k: one gather, or two loads where runs are as long as a vector, or
+    those of the stretch that holds neighbours a few elements apart.
+    """
+    ring, source, found = packing.ring, packing.source, stretch_of(packing)
 
     def at_vector(start: Value, target: Value) -> None:
-        fetch = _fetcher(w, packing, start)
+        if found is None:
+            depths(_fetcher(w, packing, start), target)
+            return
+        vector = vector_at(w, packing, found, start)
+        if len(source.free) == 1:  # masks of one run take no longer
+            depths(vector.parted(w), target)
+            return
+        when(
+            w,
+            vector.is_whole(w),
+            lambda: depths(vector.whole(w), target),
+            lambda: depths(vector.parted(w), target),
+        )
 
+    def depths(fetch: Callable[[Value], Parts], target: Value) -> None:
         def at_depth(j: Value, _: list[Value]) -> list[Value]:
             k = add(w, block.depth_begin, j)
             memory = address_of(block.source)

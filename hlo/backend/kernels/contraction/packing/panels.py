@@ -12,13 +12,15 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.packing.copies import CHUNK, is_assembly, packed
 from hlo.backend.kernels.contraction.packing.form import Packing, PanelRange
 from hlo.backend.kernels.contraction.problem.axes import Axes, Operand, extent
-from hlo.backend.kernels.contraction.problem.beginnings import element_0
+from hlo.backend.kernels.contraction.problem.beginnings import beginnings_of, element_0
 from hlo.backend.kernels.contraction.problem.places import moved
 
 
-def packing_kernel(packing: Packing, batch: Axes, factor: Operand, side: str) -> Kernel:
-    """buffers: source, panels, starts. batch: the axes that move the factor, in the panels'
-    order.
+def packing_kernel(
+    packing: Packing, batch: Axes, factor: Operand, side: str, *, looks: bool = False
+) -> Kernel:
+    """buffers: source, panels, starts, the byte that is told of subnormal numbers where it `looks`.
+    batch: the axes that move the factor, in the panels' order.
     """
     w = Writer()
     ring, source, panels = packing.ring, packing.source, packing.panels
@@ -27,6 +29,7 @@ def packing_kernel(packing: Packing, batch: Axes, factor: Operand, side: str) ->
     units = extent(batch) * groups * chunks
     memory, target = (w.buffer_address(i) for i in (0, 1))
     place = element_0(w, memory, factor, 2)
+    told = w.buffer_address(2 + beginnings_of(factor)) if looks else None
 
     def unit(u: Value) -> None:
         b, g, chunk = split_index(w, u, (1 << 40, groups, chunks))
@@ -38,7 +41,7 @@ def packing_kernel(packing: Packing, batch: Axes, factor: Operand, side: str) ->
         block = PanelRange(
             base, to, first, clipped(w, first, group, panels.count),
             times(w, chunk, CHUNK if chunks > 1 else depth),
-            clipped(w, times(w, chunk, CHUNK), CHUNK, depth) if chunks > 1 else w.int(depth),
+            clipped(w, times(w, chunk, CHUNK), CHUNK, depth) if chunks > 1 else w.int(depth), told,
         )  # fmt: skip
         packed(w, packing, block)
 

@@ -59,10 +59,21 @@ class Computed(Struct, frozen=True):
     buffers: tuple[int, ...]
 
 
+class Joined(Struct, frozen=True):
+    """Elements that become words while they are packed: `group` of them along depth, `step`
+    elements of memory apart, as elements of another type that holds their numbers.
+    """
+
+    group: int
+    step: int
+    element: DType
+
+
 class Operand(Struct, frozen=True):
     """One factor in memory. buffer: its place in the sequence's buffers; offset: of element 0, and
     what the run adds to it. prologue: where its elements are computed when they are read; it is
     seen as an array in the default order. spare: elements behind it whose memory may be read.
+    joined: how a step of depth is several elements, which lie apart.
     """
 
     dtype: DType
@@ -71,6 +82,7 @@ class Operand(Struct, frozen=True):
     starts: tuple[Start, ...] = ()
     prologue: Computed | None = None
     spare: int = 0
+    joined: Joined | None = None
 
     @property
     def read_from(self) -> str:
@@ -80,12 +92,13 @@ class Operand(Struct, frozen=True):
 
     @property
     def read_bytes(self) -> float:
-        """Bytes of memory that an element takes to be read."""
+        """Bytes of memory that an element takes to be read, or those of a word."""
+        elements = self.joined.group if self.joined else 1
         if self.prologue is None:
-            return self.dtype.item_bytes
+            return elements * self.dtype.item_bytes
         size = self.prologue.root.shape.size
         arrays = [array.shape for array in self.prologue.arrays]
-        return sum(min(a.size, size) * a.dtype.item_bytes for a in arrays) / size
+        return elements * sum(min(a.size, size) * a.dtype.item_bytes for a in arrays) / size
 
     @property
     def steps(self) -> tuple[int, ...]:

@@ -110,12 +110,22 @@ class ComputedReader:
 
     def read(self, ring: Ring, position: Expr, lanes: int) -> Value:
         """The elements at a position, as the ring's numbers."""
+        value = self._lanes_at(position, lanes)
+        return as_numbers(self.w, ring, self.prologue.root.shape.dtype, value)
+
+    def codes(self, ring: Ring, position: Expr, lanes: int) -> Value:
+        """The same as memory would hold them."""
+        value = self._lanes_at(position, lanes)
+        return types.encoded(self.w, ring.target, value, self.prologue.root.shape.dtype)
+
+    def _lanes_at(self, position: Expr, lanes: int) -> Value:
+        """The elements, as loop kernels compute with them."""
         assert self._elemental is not None, "code has begun"
         root = self.prologue.root
         index = affine.delinearized(position, root.shape.dims)
         (found,) = self._elemental.lanes_at(root, [index])
         (value,) = types.parts(self._elemental.splat(found, lanes))
-        return as_numbers(self.w, ring, root.shape.dtype, value)
+        return value
 
 
 def materialised(computed: Computed, target: Target, place: int) -> KernelCall:

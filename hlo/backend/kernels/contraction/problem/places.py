@@ -17,14 +17,16 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.ir.arithmetic import divided, strided
-from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.ir.arithmetic import add, divided, strided
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.problem.ring import (
     Parts,
     Ring,
     element_address,
     loaded,
 )
+from hlo.backend.lanes import masked
+from hlo.backend.lanes.types import storage_scalar
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr
 from hlo.ir.dtype import DType
@@ -53,6 +55,9 @@ class Reader(Protocol):
 
     def read(self, ring: Ring, position: Expr, lanes: int) -> Value:
         """The elements at a position, as the ring's numbers."""
+
+    def codes(self, ring: Ring, position: Expr, lanes: int) -> Value:
+        """The same as memory would hold them."""
 
 
 class Position(Struct, frozen=True):
@@ -157,3 +162,29 @@ def _neighbours(w: Writer, reader: Reader, run: Run, lanes: int, mask: Value | N
         return reader.lanes_from(run.index, last, lanes, mask)
     first = min(first, last)  # The mask leaves nothing behind the last.
     return reader.lanes_from(w.int(0), min(lanes - 1, last - first), lanes, mask) + first
+
+
+def codes_of(
+    w: Writer,
+    ring: Ring,
+    dtype: DType,
+    place: Place,
+    run: Run,
+    lanes: int,
+    mask: Value | None = None,
+) -> Value:
+    """Neighbours as they lie in memory, or would: what is computed is so a vector of the ring's
+    lanes at a time. Lanes that the mask leaves out are zero.
+    """
+    if isinstance(place, Value):
+        address = element_address(w, place, run.index, dtype)
+        type = vector_of(storage_scalar(dtype), lanes)
+        return masked.load(w, type, address, dtype.item_bytes, mask)
+    found = []
+    for first in range(0, lanes, ring.lanes):
+        own = None if mask is None else masked.part_of(w, mask, first, ring.lanes)
+        part = replace(run, index=add(w, run.index, w.int(first)))
+        at = place.at + _neighbours(w, place.reader, part, ring.lanes, own)
+        value = place.reader.codes(ring, at, ring.lanes)
+        found.append(value if own is None else w.select(own, value, w.zero(value.type)))
+    return w.end_to_end(found)

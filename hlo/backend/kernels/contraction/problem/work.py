@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from math import prod
 
+from hlo.analysis.fusibility import op_cost
 from hlo.backend.ir.kernel import Work
 from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand
 from hlo.backend.kernels.contraction.problem.ring import Ring
+from hlo.ir.graph import computed_from
 
 
 def instructions(ring: Ring) -> float:
@@ -19,6 +21,17 @@ def instructions(ring: Ring) -> float:
     if ring.rounds:
         return 1.0 if ring.fused else 2.0
     return 1.5  # A product and a sum of integers, which begin on different ports.
+
+
+def computing(factor: Operand) -> float:
+    """Operations on vectors that an element of a factor takes to be computed, as op_cost has them;
+    0 of one in memory. What is computed for few elements stands outside of the loops.
+    """
+    if factor.prologue is None:
+        return 0.0
+    root, arrays = factor.prologue.root, factor.prologue.arrays
+    members = (m for m in computed_from(root) if m not in arrays)
+    return sum(op_cost(m) for m in members if 2 * m.shape.size >= root.shape.size)
 
 
 def reach(c: Contraction) -> int:

@@ -59,16 +59,22 @@ from hlo.backend.kernels.contraction.products.waiting import Range, WaitingSums
 from hlo.backend.kernels.contraction.products.work import product_work
 
 
-def product_kernel(plan: ProductPlan, epilogue: Epilogue | None = None) -> Kernel:
-    """buffers: lhs and rhs (or their panels), result, what the epilogue reads, starts, scratch."""
-    return _Product(plan, epilogue).kernel()
+def product_kernel(
+    plan: ProductPlan, epilogue: Epilogue | None = None, *, looks: bool = False
+) -> Kernel:
+    """buffers: lhs and rhs (or their panels), result, what the epilogue reads, starts, the byte
+    that is told of subnormal numbers where it `looks` at words that it makes, scratch.
+    """
+    return _Product(plan, epilogue, looks=looks).kernel()
 
 
 class _Product:
     """One product kernel being written: the plan and what is known in the current loop."""
 
-    def __init__(self, plan: ProductPlan, epilogue: Epilogue | None) -> None:
+    def __init__(self, plan: ProductPlan, epilogue: Epilogue | None, *, looks: bool) -> None:
         self.w = Writer()
+        self.looks = looks
+        self.told: Value | None = None
         self.plan = plan
         self.epilogue = epilogue
         self.c = plan.contraction
@@ -96,8 +102,11 @@ class _Product:
         self.result = self.finishing.result
         scratch = lhs
         first = 2 + self.result.buffers  # of the starts
+        last = first + len(start_buffers(read_in_memory(plan)))
+        if self.looks:
+            self.told = w.buffer_address(last)
         if self.scratch_bytes:
-            scratch = w.buffer_address(first + len(start_buffers(read_in_memory(plan))))
+            scratch = w.buffer_address(last + self.looks)
         addresses = [advanced(w, scratch, at, "i8") for at in self.scratch_at]
         lhs_scratch, rhs_scratch, stage, self.aside = addresses
         self.scratch = {"lhs": lhs_scratch, "rhs": rhs_scratch}
@@ -213,7 +222,8 @@ class _Product:
         target = self.scratch[side]
         if begin.integer != 0:  # the block's first depth comes to the scratch's beginning
             target = advanced(w, target, zero, self.scalar)
-        block = PanelRange(base, target, panels[0], count, begin, depths.count)
+        told = self.told if side == "rhs" else None
+        block = PanelRange(base, target, panels[0], count, begin, depths.count, told)
         if new is None:
             self._packed(packing, block)
         else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from hlo.backend.ir.kernel import Work
 from hlo.backend.kernels.contraction.packing.form import Packing
+from hlo.backend.kernels.contraction.packing.strided import stretch_of
 from hlo.backend.kernels.contraction.problem.axes import Axes, extent
 from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.backend.kernels.contraction.problem.work import factor_bytes, instructions, reach
@@ -53,9 +54,9 @@ def _moved(packing: Packing, batch: Axes) -> float:
     """Bytes that are read and written where a factor is packed for so many batches."""
     source = packing.source
     elements = source.free_size * source.depth_size * extent(batch)
-    moved = elements * (source.dtype.item_bytes + packing.ring.scalar_bytes * packing.ring.parts)
+    moved = elements * (source.number_bytes + packing.ring.scalar_bytes * packing.ring.parts)
     is_in_runs = source.is_free_contiguous or source.is_depth_contiguous
-    return moved if is_in_runs else GATHERED * moved
+    return moved if is_in_runs or stretch_of(packing) else GATHERED * moved
 
 
 def _in_place(plan: ProductPlan) -> float:

@@ -64,6 +64,8 @@ def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Do
     """
     if c.m > most_rows(c, ring) or c.k < ring.lanes or c.is_diagonal or ring.rows > 1:
         return None
+    if c.rhs.joined is not None:  # words of it stand in no memory
+        return None
     if len(merged(only(c.columns, "out"))) > 1:
         return None
     if is_dots(c, ring):

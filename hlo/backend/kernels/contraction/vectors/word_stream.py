@@ -2,10 +2,11 @@
 
     out[m, :] += word(lhs[m, k], lhs[m, k + 1], ..) . words(rhs[k, :], rhs[k + 1, :], ..)
 
-The matrix is read once, in its own order, and nothing of it is copied: two or four of its rows
-become words in registers, halves of each 16 bytes turn by turn, and their sums wait in the first
-cache in that order until they are finished. All rows of lhs, which are words in memory, meet the
-words that are made of some rows of the matrix. A column's BLOCK depths are added before the total.
+The matrix is read once, in its own order, or computed as it is read (computed.py), and nothing of
+it is copied: two or four of its rows become words in registers, halves of each 16 bytes turn by
+turn, and their sums wait in the first cache in that order until they are finished. All rows of lhs,
+which are words in memory, meet the words that are made of some rows of the matrix. A column's BLOCK
+depths are added before the total.
 
 Instructions that read subnormal numbers as zero are told by a byte that there were some: every
 element of the matrix passes through a register here, so that no kernel of its own has to look.
@@ -28,8 +29,18 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.problem.axes import Contraction, static_offset
 from hlo.backend.kernels.contraction.problem.elements import held
+from hlo.backend.kernels.contraction.problem.places import (
+    Place,
+    Run,
+    begin,
+    codes_of,
+    moved,
+    outside,
+    told,
+)
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import Ring, element_address
+from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, tell
 from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK
 from hlo.backend.kernels.contraction.vectors.matrix_ahead import RowsAhead
 from hlo.backend.kernels.contraction.vectors.plan import (
@@ -41,7 +52,6 @@ from hlo.backend.kernels.contraction.vectors.plan import (
 )
 from hlo.backend.kernels.contraction.vectors.streaming import Streaming
 from hlo.backend.kernels.contraction.vectors.work import word_stream_work
-from hlo.backend.kernels.contraction.words.subnormal_look import are_subnormal, tell
 from hlo.backend.kernels.contraction.words.words import (
     LEAST_DEPTH,
     LEAST_FLOPS,
@@ -53,7 +63,6 @@ from hlo.backend.kernels.contraction.words.words import (
 )
 from hlo.backend.kernels.contraction.words.zeros import ZERO_WORD
 from hlo.backend.lanes import masked
-from hlo.backend.lanes.types import storage_scalar
 from hlo.ir import dtype as dt
 
 WORDS = 4  # Of 16 bytes.
@@ -80,7 +89,7 @@ class StreamedWords(Struct, frozen=True):
 
 def words_streamed(c: Contraction, ring: Ring) -> StreamedWords | None:
     """The contraction for this kernel; None where another one is better."""
-    if not LEAST_ROWS[ring.rounds] <= c.m <= MOST_ROWS or c.is_diagonal or c.rhs.prologue:
+    if not LEAST_ROWS[ring.rounds] <= c.m <= MOST_ROWS or c.is_diagonal:
         return None
     if len(c.columns) != 1 or len(c.depth) != 1 or c.k < LEAST_DEPTH or c.flops < LEAST_FLOPS:
         return None
@@ -139,8 +148,9 @@ class WordStream(Streaming):
         w, c = self.w, self.c
         start = times(w, block, self.chunk)
         self.first_column = start
-        assert isinstance(self.rhs, Value), "in memory"
-        self.matrix = element_address(w, self.rhs, start, c.rhs.dtype)
+        self.matrix = self.rhs
+        if isinstance(self.rhs, Value):
+            self.matrix = element_address(w, self.rhs, start, c.rhs.dtype)
         left = w.binary("sub", w.int(c.n), start)
         self.count = w.intrinsic("llvm.umin", "i64", left, w.int(self.chunk))
         self._each_step(self._clear)
@@ -230,15 +240,13 @@ class WordStream(Streaming):
         """Depths from one on that is a multiple of a whole group's."""
         w, c = self.w, self.c
         (axis,) = c.depth
-        first = times(w, number, self.depths)
-        row = element_address(w, self.matrix, times(w, first, axis.rhs), c.rhs.dtype)
-        offsets = [w.int(d * axis.rhs) for d in range(depths)]
-        rows = [element_address(w, row, offset, c.rhs.dtype) for offset in offsets]
+        rows = self._rows(number, depths)
         word = times(w, times(w, number, self.depths // self.vectors), axis.lhs)
         numbers = element_address(w, self.lhs, word, c.lhs.dtype)
 
         def at_step(at: Value, count: int) -> None:
-            words = self._words([element_address(w, r, at, c.rhs.dtype) for r in rows], count)
+            begin(self.ring, *rows[:1])
+            words = self._words(rows, at, count)
             for r in range(self.rows):
                 sums = self._read(r, at)
                 for n, columns in enumerate(words):
@@ -247,8 +255,25 @@ class WordStream(Streaming):
                     sums = [self.dot.multiply_add(w, total, factor, x) for total, x in pairs]
                 self._put(r, at, sums)
 
-        self._each_step(at_step)
+        with outside(rows[0]):
+            self._each_step(at_step)
         return []
+
+    def _rows(self, number: Value, depths: int) -> list[Place]:
+        """Where the matrix's rows of a group begin."""
+        w, c = self.w, self.c
+        (axis,) = c.depth
+        first = times(w, number, self.depths)
+        if isinstance(self.matrix, Value):
+            row = element_address(w, self.matrix, times(w, first, axis.rhs), c.rhs.dtype)
+            offsets = [w.int(d * axis.rhs) for d in range(depths)]
+            return [element_address(w, row, offset, c.rhs.dtype) for offset in offsets]
+        rows = []
+        for d in range(depths):
+            at = add(w, first, w.int(d))
+            told(self.matrix, at, number, max(1, c.k // self.depths), self.depths, d)
+            rows.append(moved(w, self.matrix, at, ((axis.size, axis.rhs),), c.rhs.dtype))
+        return rows
 
     def _number(self, numbers: Value, row: int, word: int) -> Value:
         """A word of lhs in every lane; of the row behind the last of moved zeros."""
@@ -259,21 +284,30 @@ class WordStream(Streaming):
         place = element_address(w, numbers, offset, c.lhs.dtype)
         return w.splat(w.load(place, self.ring.scalar, self.ring.scalar_bytes), lanes)
 
-    def _words(self, rows: list[Value], count: int) -> list[list[Value]]:
+    def _words(self, rows: list[Place], at: Value, count: int) -> list[list[Value]]:
         """Of some rows of the matrix the vectors of words; of the last ones with zeros, as lhs's
         last word is filled up.
         """
         w, dtype, group = self.w, self.c.rhs.dtype, self.vectors
-        type = vector_of(storage_scalar(dtype), self.elements)
-        mask = masked.first_of(count, self.elements) if count < self.elements else None
-        self.ahead.ask(w, rows, w.int(0), self.depths * self.c.depth[0].rhs, self.elements)
-        raw = [masked.load(w, type, at, dtype.item_bytes, mask) for at in rows]
+        self.ahead.ask(w, rows, at, self.depths * self.c.depth[0].rhs, self.elements)
+        raw = [self._codes(row, at, count) for row in rows]
         if self.looks:
             tell(w, are_subnormal(w, raw), self.told)
         made = [held(w, self.ring.target, row, dtype, self.dot.elements[1]) for row in raw]
         made += [w.zero(made[0].type)] * (-len(made) % group)
         groups = range(0, len(made), group)
         return [_turned(w, made[first : first + group]) for first in groups]
+
+    def _codes(self, row: Place, at: Value, count: int) -> Value:
+        """A step's elements of a row, from a column of the chunk on."""
+        w, dtype, n = self.w, self.c.rhs.dtype, self.c.n
+        is_last = count < self.elements
+        mask = masked.first_of(count, self.elements) if is_last else None
+        index = at
+        if not isinstance(row, Value):
+            index = w.int(n - count) if is_last else add(w, self.first_column, at)
+        run = Run(index, n, is_whole=True)
+        return codes_of(w, self.ring, dtype, row, run, self.elements, mask)
 
 
 def _depths(words: StreamedWords) -> int:

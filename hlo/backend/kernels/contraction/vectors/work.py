@@ -8,7 +8,7 @@ from __future__ import annotations
 from hlo.backend.ir.kernel import Work
 from hlo.backend.kernels.contraction.problem.axes import Contraction
 from hlo.backend.kernels.contraction.problem.ring import Ring
-from hlo.backend.kernels.contraction.problem.work import instructions, reach
+from hlo.backend.kernels.contraction.problem.work import computing, instructions, reach
 from hlo.backend.kernels.contraction.vectors.plan import (
     ACROSS,
     DEPTHS,
@@ -16,6 +16,8 @@ from hlo.backend.kernels.contraction.vectors.plan import (
     is_dots,
     row_groups,
 )
+
+CHAIN = 4  # Products of floats that take as long as to read and to store their sum.
 
 
 def vector_work(c: Contraction, ring: Ring) -> Work:
@@ -46,17 +48,19 @@ def vector_work(c: Contraction, ring: Ring) -> Work:
 
 def word_stream_work(c: Contraction, ring: Ring, rows: int) -> Work:
     """Of word_stream.py's kernel, whose contraction counts depths of elements. Beside products a
-    vector of words is a shuffle or two, and of floats three operations that look at it, of which
-    half find no room between products; a sum is read and stored once for DEPTHS rows, on ports of
-    their own.
+    vector of words is a shuffle or two, of floats three operations that look at it, of which half
+    find no room between products, and what computes it; a sum is read and stored once for DEPTHS
+    rows, on ports of their own, but the chain of a sum of floats is waited for as long as CHAIN
+    products take.
     """
     assert ring.dot is not None, "of words"
     group = ring.dot.group
     words = c.batches * -(-c.k // group) * -(-c.n // ring.lanes)
-    made = group / 2 + 1.5 * ring.rounds
+    made = group / 2 + 1.5 * ring.rounds + group * computing(c.rhs)
+    stored = rows / DEPTHS * (CHAIN if ring.rounds else 1)
     return Work(
-        instructions=words * (rows * instructions(ring) + made + rows / DEPTHS),
-        moved=c.batches * c.k * c.n * c.rhs.dtype.item_bytes,
+        instructions=words * (rows * instructions(ring) + made + stored),
+        moved=c.batches * c.k * c.n * c.rhs.read_bytes,
         reach=reach(c),
         is_stream=True,
     )

@@ -5,8 +5,6 @@ Everything is looked at that lies between the first and the last element that th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hlo.backend.ir.arithmetic import add, times
 from hlo.backend.ir.control import ranged, when
 from hlo.backend.ir.functions import BEGIN, END
@@ -15,6 +13,7 @@ from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand, reach
 from hlo.backend.kernels.contraction.problem.beginnings import address_0
 from hlo.backend.kernels.contraction.problem.ring import element_address
+from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, tell
 from hlo.backend.lanes import masked
 from hlo.ir import dtype as dt
 
@@ -58,24 +57,3 @@ def subnormal_kernel(c: Contraction, side: str) -> Kernel:
     if size % step:
         when(w, w.compare("icmp eq", END, w.int(units)), at_rest)
     return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=2 * size)
-
-
-def are_subnormal(w: Writer, vectors: Sequence[Value]) -> Value:
-    """In which lanes some number of bf16 is subnormal: twice its code, without the sign, is from 2
-    to 0xFE, so that with 2 taken off it is among the least.
-    """
-    type = vector_of("i16", vectors[0].lanes)
-    least: Value | None = None
-    for vector in vectors:
-        doubled = w.binary("shl", w.cast("bitcast", vector, type), w.int(1, type))
-        moved = w.binary("sub", doubled, w.int(2, type))
-        least = moved if least is None else w.intrinsic("llvm.umin", type, least, moved)
-    assert least is not None, "of some vectors"
-    return w.compare("icmp ult", least, w.int(0xFD, type))
-
-
-def tell(w: Writer, found: Value, told: Value) -> None:
-    """A byte becomes 1 where any lane is true."""
-    some = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{found.lanes}i1")
-    ends = " unordered, align 1"  # by any thread
-    when(w, some, lambda: w.emit("store atomic", w.int(1, "i8"), told, rest=ends))

@@ -5,8 +5,9 @@
 Elements that follow each other along the innermost axis of depth share a word, the first in its
 low bits; the last word of an odd depth is filled up with zero. A factor that lies along that axis
 is words as it stands, if its elements need no conversion; others are copied, in the order in which
-they lie (words_packing.py). What is left is a product like those of f32 and s32, of a half or a
-quarter of the depth.
+they lie (words_packing.py), or are columns that become words where the product packs them
+(packing/joining.py). What is left is a product like those of f32 and s32, of a half or a quarter of
+the depth.
 
 Quads of 8 bits are signed or unsigned as the instruction has them. Where none multiplies factors of
 these kinds, lhs's elements are turned into the other kind by their sign bit, which moves all of
@@ -31,6 +32,7 @@ from hlo.backend.kernels.contraction.problem.axes import (
     Axes,
     Axis,
     Contraction,
+    Joined,
     Operand,
     extent,
     normal,
@@ -46,6 +48,7 @@ from hlo.machine import COMMON
 # Smaller products take less time than the copies.
 LEAST_DEPTH = 16
 LEAST_FLOPS = 1 << 16
+NEAR_BYTES = COMMON.first_cache.bytes  # Of a matrix that is read in place however often.
 PAIR = 2  # Elements of a word.
 _QUAD_ELEMENTS = (dt.U8, dt.S8)
 _HALVES = (dt.S16, dt.U16)
@@ -62,7 +65,8 @@ class Words(Struct, frozen=True):
     """One factor as words. axes: sizes and the source's strides in elements, in the order of the
     words, row-major; pairs: the number among them of the axis that the words' elements lie along.
     is_copied: else they lie in the source. element: of the words; is_moved: whether the sign bit of
-    each is turned over. offset: of the contraction's element 0 among the words.
+    each is turned over. offset: of the contraction's element 0 among the words. is_joined: words
+    are made while they are packed (_is_joined).
     """
 
     source: Operand
@@ -73,6 +77,7 @@ class Words(Struct, frozen=True):
     element: DType
     is_moved: bool = False
     offset: int = 0
+    is_joined: bool = False
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -99,10 +104,13 @@ class Worded(Struct, frozen=True):
     rhs: Words
 
 
-def in_words(c: Contraction, ring: Ring, early: Collection[int] = ()) -> Worded | None:
+def in_words(
+    c: Contraction, ring: Ring, early: Collection[int] = (), known: Collection[int] = ()
+) -> Worded | None:
     """The contraction on words; None where no instruction, or no order of elements, serves.
 
-    early: buffers that are copied before the loop around, which costs a step nothing.
+    early: buffers that are copied before the loop around, which costs a step nothing; known: those
+    that are copied when the program is compiled.
     """
     dot, is_moved = dot_product(c, ring)
     if dot is None or c.is_diagonal or c.n < ring.lanes:
@@ -116,12 +124,41 @@ def in_words(c: Contraction, ring: Ring, early: Collection[int] = ()) -> Worded 
         is_shared, (lhs, left) = True, _shared_words(c, "lhs", dot)
     elif rhs is None and lhs is not None and not is_moved:
         is_shared, (rhs, right) = True, _shared_words(c, "rhs", dot)
-    if lhs is None or rhs is None or not _pays(c, dot, [lhs, rhs], early):
+    if lhs is None or rhs is None:
+        return None
+    if not is_shared and _is_joined(c, lhs, rhs, (*early, *known)):
+        rhs, right = replace(rhs, is_joined=True), _element_strides(c, dot)
+    if not _pays(c, dot, [lhs, rhs], early):
         return None
     if c.depth[-1].size < LEAST_DEPTH and not is_shared:
         return None
     ring = replace(ring, dot=dot, registers=ring.registers - dot.aside)
     return Worded(normal(_of_words(c, lhs, left, right, rhs), ring.lanes), ring, lhs, rhs)
+
+
+def _is_joined(c: Contraction, lhs: Words, rhs: Words, kept: Collection[int]) -> bool:
+    """Whether columns become words where the product packs them, and not in memory before.
+
+    Each element of rhs is in one word, and what is packed are the words that a copy would have
+    held, one by one, so the sums are the same. A copy takes a way through memory and back for all
+    of rhs, and so do what computes it and what looks for subnormal numbers there. Of a batch's
+    small matrices, which a product reads where they lie, all are copied at a time. kept: buffers of
+    which words are made once for many products.
+    """
+    if not rhs.is_copied or rhs.is_along_depth or lhs.is_moved or rhs.dot.rows > 1:
+        return False
+    if len(c.depth) != 1 or len(c.columns) != 1 or c.k % rhs.dot.group or c.columns[0].rhs != 1:
+        return False
+    is_small = c.batches > 1 and c.k * c.n * rhs.source.dtype.item_bytes <= NEAR_BYTES
+    return c.rhs.prologue is not None or not (is_small or c.rhs.buffer in kept)
+
+
+def _element_strides(c: Contraction, dot: DotProduct) -> dict[Place, int]:
+    """How far a step of each axis moves among rhs's elements; along depth as many as a word has."""
+    places = [(name, n) for name in ("batch", "columns", "depth")
+              for n, a in enumerate(getattr(c, name)) if a.rhs]  # fmt: skip
+    pairs = ("depth", len(c.depth) - 1)
+    return {p: _axis(c, p).rhs * (dot.group if p == pairs else 1) for p in places}
 
 
 def product_of_rows(c: Contraction, ring: Ring) -> tuple[DotProduct | None, bool]:
@@ -170,16 +207,24 @@ def has_words(c: Contraction, ring: Ring) -> bool:
 def _pays(c: Contraction, dot: DotProduct, factors: list[Words], early: Collection[int]) -> bool:
     """Whether copies take less time than dot products save, on machines of all caches: a product
     and its sum are one instruction for floats, two for integers, and a share of one for words.
+    Columns that are joined while they are packed are written to a cache.
     """
     rates = COMMON.rates
     copies = [f for f in factors if f.is_copied and f.source.buffer not in early]
-    read = sum(prod(f.sizes) * dot.group * f.source.dtype.item_bytes for f in copies)
-    moved = read + sum(f.size_bytes for f in copies)
-    is_near = moved <= COMMON.last_cache.bytes
-    copying_us = moved / (rates.cached_bytes if is_near else rates.memory_bytes)
+    is_near = sum(map(_moved_bytes, copies)) <= COMMON.last_cache.bytes
+    copied_bytes = rates.cached_bytes if is_near else rates.memory_bytes
+    copying_us = sum(
+        _moved_bytes(f) / (rates.cached_bytes if f.is_joined else copied_bytes) for f in copies
+    )
     instructions = 2 if dot.element.is_integral else 1
     saved_us = c.flops * (instructions - 1 / dot.group) / rates.contracted_ops
     return saved_us > copying_us
+
+
+def _moved_bytes(words: Words) -> int:
+    """What is read and written where a factor becomes words."""
+    read = prod(words.sizes) * words.dot.group * words.source.dtype.item_bytes
+    return read + words.size_bytes
 
 
 def dot_product(c: Contraction, ring: Ring) -> tuple[DotProduct | None, bool]:
@@ -339,6 +384,9 @@ def _of_words(
 def _operand(words: Words) -> Operand:
     """Where the words lie until they are copied."""
     source, group = words.source, words.dot.group
+    if words.is_joined:
+        _, step = words.axes[words.pairs]
+        return replace(source, joined=Joined(group, step, words.element))
     if words.is_copied:
         return replace(source, dtype=words.dot.word, offset=words.offset, starts=(), spare=0)
     starts = tuple(replace(start, stride=start.stride // group) for start in source.starts)

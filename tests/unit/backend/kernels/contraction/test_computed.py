@@ -152,3 +152,63 @@ ENTRY e {
 def test_depths_that_share_a_word_load_it_once() -> None:
     text = emit_stage(hlo.parse(PACKED), "llvm", machine=NAMED["znver4"])
     assert text.count("load <16 x i32>") == 1
+
+
+WORDS = """
+HloModule m
+f {{
+  x = bf16[{m},{k}] parameter(0)
+  w = s8[{k},{n}] parameter(1)
+  s = bf16[{n}] parameter(2)
+  wide = bf16[{k},{n}] convert(w)
+  spread = bf16[{k},{n}] broadcast(s), dimensions={{1}}
+  scaled = bf16[{k},{n}] multiply(wide, spread)
+  ROOT d = f32[{m},{n}] dot(x, scaled), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+ENTRY e {{
+  x = bf16[{m},{k}] parameter(0)
+  w = s8[{k},{n}] parameter(1)
+  s = bf16[{n}] parameter(2)
+  ROOT r = f32[{m},{n}] fusion(x, w, s), kind=kOutput, calls=f
+}}
+"""
+# Few rows read computed words once, more pack them; of an odd depth words are copied.
+ROWS = [(5, 64, 144), (16, 301, 130), (16, 40, 65), (40, 130, 90), (70, 302, 200), (33, 77, 64)]
+
+
+@pytest.mark.parametrize(("m", "k", "n"), ROWS)
+def test_words_are_those_of_the_stored_factor(m: int, k: int, n: int) -> None:
+    module = hlo.parse(WORDS.format(m=m, k=k, n=n))
+    given = values(module)
+    wanted = np.asarray(hlo.evaluate(module, *given))
+    for threads in (1, 2, 3, 7):
+        executable = hlo.compile(module, "", threads=threads, cache=False)
+        assert np.array_equal(np.asarray(executable(*given)), wanted)
+    guarded = hlo.compile(module, "", cache=False)
+    assert isinstance(guarded, Executable)
+    assert np.array_equal(np.asarray(guarded.run_guarded(*given)), wanted)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), ROWS)
+def test_subnormal_numbers_that_are_computed_count(m: int, k: int, n: int) -> None:
+    """2^-120 times 2^-10 is subnormal in bf16, and times 2^100 not small."""
+    module = hlo.parse(WORDS.format(m=m, k=k, n=n))
+    x, w, s = values(module)
+    x, w = np.full_like(x, 2.0**100), np.zeros_like(w)
+    w[k - 1, n - 1], s[:] = 3, 2.0**-130
+    wanted = np.asarray(hlo.evaluate(module, x, w, s))
+    assert wanted[0, n - 1] == 3 * 2.0**-30
+    assert np.array_equal(np.asarray(hlo.compile(module, "", cache=False)(x, w, s)), wanted)
+
+
+def loops_of(m: int, k: int, n: int) -> str:
+    module = hlo.parse(WORDS.format(m=m, k=k, n=n))
+    return emit_stage(module, "loops", machine=NAMED["znver4"])
+
+
+def test_words_of_a_computed_factor_are_in_no_memory() -> None:
+    few, many = loops_of(16, 512, 256), loops_of(64, 512, 256)
+    assert "products of 8 depths, reads p0, p1, p2" in few
+    assert "rhs = words of 2 rows of p1, p2" in many
+    assert not any("result[i,j] = scaled" in text for text in (few, many))
+    assert "result[i,j] = scaled" in loops_of(64, 511, 256)  # its last word is filled up

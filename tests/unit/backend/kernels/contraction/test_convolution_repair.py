@@ -9,6 +9,8 @@ from msgspec.structs import replace
 import hlo
 from hlo.backend.compilation import Compilation
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.backend.kernels.contraction.convolutions.form import Form
+from hlo.backend.kernels.contraction.convolutions.resum import resum_function
 from tests.support.command import call
 from tests.support.contraction_harness import Compiled, target_of
 
@@ -195,3 +197,33 @@ def test_kernels_that_are_known_to_be_finite_need_no_look(number: str, tmp_path:
     x = np.ones((2, 9, 1), np.float32)
     x[0, 3, 0] = np.inf
     np.testing.assert_array_equal(hlo.compile(module, cache=False)(x), hlo.evaluate(module, x))
+
+
+PHASES = """
+HloModule m
+ENTRY e {
+  x = f32[2,6,7,3] parameter(0)
+  w = f32[2,2,3,5] parameter(1)
+  a = f32[2,6,7,5] convolution(x, w), window={size=2x2 pad=1_0x1_0}, dim_labels=b01f_01io->b01f
+  b = f32[2,6,7,5] convolution(x, w), window={size=2x2 pad=0_1x1_0}, dim_labels=b01f_01io->b01f
+  c = f32[2,6,7,5] convolution(x, w), window={size=2x2 pad=0_1x0_1}, dim_labels=b01f_01io->b01f
+  ROOT r = (f32[2,6,7,5], f32[2,6,7,5], f32[2,6,7,5]) tuple(a, b, c)
+}
+"""
+
+
+def test_convolutions_that_differ_in_padding_alone_share_a_function() -> None:
+    module = hlo.parse(PHASES)
+    root = module.entry.root
+    dilated = PHASES.replace("size=2x2 pad=1_0x1_0", "size=2x2 pad=1_0x1_1 rhs_dilate=1x2")
+    forms = [Form.of(convolution, target_of("avx2")) for convolution in root.operands]
+    assert len({resum_function(form).text for form in forms}) == 1
+    other = Form.of(hlo.parse(dilated).entry.root.operands[0], target_of("avx2"))
+    assert resum_function(other).text != resum_function(forms[0]).text
+    rng = np.random.default_rng(3)
+    x, w = (rng.integers(1, 4, p.shape.dims).astype("f4") for p in module.entry.parameters)
+    w[0, 0, 0, 1], w[1, 1, 2, 3], w[0, 1, 1, 4] = np.inf, -np.inf, np.nan
+    for found, wanted in zip(
+        hlo.compile(module, cache=False)(x, w), hlo.evaluate(module, x, w), strict=True
+    ):
+        np.testing.assert_array_equal(found, wanted)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+import hlo
 from hlo.backend.ir.kernel import Work
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.machine import NAMED
 from tests.unit.backend.kernels.contraction.test_contraction_dot import dot
@@ -65,3 +67,52 @@ def test_few_rows_are_a_stream_of_the_matrix() -> None:
     assert work.is_stream or works(1, 2048, 2048, dt.F32, dt.F32)[0].is_stream
     first = works(2, 2048, 2048, dt.F32, dt.F32)[0]
     assert first.moved == 4 * 2048**2
+
+
+def test_words_of_floats_wait_for_their_sums() -> None:
+    """A word's product of each row, and the way of its sum through the first cache."""
+    *_, floats = works(16, 2048, 2048, dt.BF16, dt.F32)
+    *_, integers = works(16, 2048, 2048, dt.U8, dt.S32)
+    words = 2048 * 2048 / 16
+    assert floats.is_stream
+    assert floats.instructions > words / 2 * (16 + 16 / 8 * 4)
+    assert integers.instructions < words / 4 * (16 + 16 / 8 * 4)
+
+
+SCALED = """
+HloModule m
+f {
+  x = bf16[16,512] parameter(0)
+  w = s8[512,256] parameter(1)
+  s = bf16[256] parameter(2)
+  wide = bf16[512,256] convert(w)
+  spread = bf16[512,256] broadcast(s), dimensions={1}
+  scaled = bf16[512,256] multiply(wide, spread)
+  ROOT d = f32[16,256] dot(x, scaled), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+ENTRY e {
+  x = bf16[16,512] parameter(0)
+  w = s8[512,256] parameter(1)
+  s = bf16[256] parameter(2)
+  ROOT r = f32[16,256] fusion(x, w, s), kind=kOutput, calls=f
+}
+"""
+
+
+def test_what_a_stream_computes_counts() -> None:
+    """Two operations for each element of two in a word; its bytes are those of the codes."""
+    (*_, scaled), (*_, plain) = (
+        [call.kernel.work for call in contraction_kernels(root, TARGET).calls]
+        for root in (hlo.parse(SCALED).entry.root, _plain())
+    )
+    assert scaled is not None
+    assert plain is not None
+    words = 512 * 256 / 2 / 16
+    assert scaled.instructions - plain.instructions == 2 * 2 * words
+    assert scaled.moved < 0.6 * plain.moved
+
+
+def _plain() -> Instruction:
+    dims = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (0,)}
+    shapes = (Shape.array(dt.BF16, (16, 512)), Shape.array(dt.BF16, (512, 256)))
+    return dot(*shapes, dt.F32, **dims)

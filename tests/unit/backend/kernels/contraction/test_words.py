@@ -13,6 +13,7 @@ from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.problem.ring import ring_of
 from hlo.backend.kernels.contraction.words.words import in_words
 from hlo.backend.linking.toolchain import host_machine
+from hlo.driver import emit_stage
 from hlo.machine import NAMED
 from tests.support.contraction_harness import Compiled, target_of
 
@@ -129,3 +130,67 @@ def test_windows_that_overlap_are_not_copied() -> None:
     root = module.entry.root
     ring = ring_of(root.shape.dtype, target_of())
     assert in_words(normal(convolution_contraction(root)[0], ring.lanes), ring) is None
+
+
+# Even depths; columns that vectors and panels do not divide, and rows of one and of many tiles.
+JOINED = [(40, 62, 75), (33, 302, 90), (130, 20, 131), (12, 1030, 65)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("types", PAIRS, ids="-".join)
+def test_columns_become_words_where_they_are_packed(
+    types: tuple[str, str, str], level: str
+) -> None:
+    for dims in JOINED:
+        module = hlo.parse(text(types, dims, 1, 0))
+        root, values = module.entry.root, extremes(module)
+        result = np.zeros(root.shape.dims, root.shape.dtype.numpy)
+        Compiled(contraction_kernels(root, target_of(level)), level)(values, result, 3)
+        np.testing.assert_array_equal(result, hlo.evaluate(module, *values))
+
+
+def shown(types: tuple[str, str, str], dims: tuple[int, int, int], rhs: int) -> str:
+    module = hlo.parse(text(types, dims, 1, rhs))
+    return emit_stage(module, "loops", machine=NAMED["znver4"])
+
+
+def test_which_columns_become_words_while_they_are_packed() -> None:
+    """Not those that lie so, nor those of an odd depth, nor where lhs's numbers are moved."""
+    bf16, bytes_ = ("bf16", "bf16", "f32"), ("s8", "s8", "s32")
+    assert "rhs = words of 2 rows of p1" in shown(bf16, (64, 128, 96), 0)
+    assert "rhs = words of 4 rows of p1" in shown(("u8", "s8", "s32"), (64, 128, 96), 0)
+    assert "rhs = pairs of bf16 of p1" in shown(bf16, (64, 129, 96), 0)
+    assert "rhs = quads of s8 of p1" in shown(bytes_, (64, 128, 96), 0)
+    assert "words of" not in shown(bf16, (64, 128, 96), 1)
+
+
+def test_columns_are_looked_at_where_they_are_packed() -> None:
+    """One look for the rows; none for the columns, whose words tell."""
+    assert shown(("bf16", "bf16", "f32"), (64, 128, 96), 0).count("look: ") == 1
+    assert shown(("bf16", "bf16", "f32"), (64, 128, 96), 1).count("look: ") == 2
+
+
+@pytest.mark.parametrize("dims", [(64, 128, 96), (40, 62, 75), (200, 1030, 65)])
+def test_subnormal_numbers_in_packed_columns_count(dims: tuple[int, int, int]) -> None:
+    module = hlo.parse(text(("bf16", "bf16", "f32"), dims, 1, 0))
+    x, y = (np.ones(p.shape.dims, BF16) for p in module.entry.parameters)
+    for place in ((0, 0), (-1, -1), (dims[1] // 2, dims[2] // 2)):
+        x[:], y[:] = 1e30, 0
+        y[place] = -1e-39
+        found = hlo.compile(module, cache=False)(x, y)
+        np.testing.assert_allclose(found, hlo.evaluate(module, x, y), rtol=1e-6)
+
+
+def test_columns_that_are_packed_before_the_product_tell_too() -> None:
+    """Those of few depths, whose result is large."""
+    types, dims = ("bf16", "bf16", "f32"), (700, 32, 1200)
+    text_of_loops = shown(types, dims, 0)
+    assert "panels of p1" in text_of_loops
+    assert text_of_loops.count("look: ") == 1
+    module = hlo.parse(text(types, dims, 1, 0))
+    x, y = (np.zeros(p.shape.dims, BF16) for p in module.entry.parameters)
+    x[:], y[31, 1199] = 2.0**99, 2.0**-130
+    for threads in (1, 3):
+        found = np.asarray(hlo.compile(module, cache=False, threads=threads)(x, y))
+        assert found[699, 1199] == 2.0**-31
+        assert np.count_nonzero(found) == 700

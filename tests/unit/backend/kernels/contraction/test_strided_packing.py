@@ -1,0 +1,82 @@
+"""Columns whose neighbours lie a few elements apart are picked from the stretch that holds them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hlo
+from hlo.backend.linking.toolchain import host_machine
+from hlo.machine import NAMED, Machine
+from tests.support.command import call
+
+
+def program(positions: str, window: str, results: str, dtype: str = "f32") -> str:
+    """Five features of a picture to 33, features before positions."""
+    sizes = window.split()[0].removeprefix("size=").replace("x", ",")
+    spatial = "01"[: positions.count(",") + 1]
+    return f"""HloModule m
+    ENTRY e {{ x = {dtype}[2,5,{positions}] parameter(0)
+      w = {dtype}[33,5,{sizes}] parameter(1)
+      ROOT r = {dtype}[2,33,{results}] convolution(x, w), window={{{window}}},
+        dim_labels=bf{spatial}_oi{spatial}->bf{spatial} }}"""
+
+
+STRIDED = {
+    "one run": ("101", "size=3 stride=2", "50"),
+    "three apart": ("101", "size=2 stride=3", "34"),
+    "four apart": ("131", "size=2 stride=4", "33"),
+    "less than a panel": ("49", "size=3 stride=2", "24"),
+    "runs": ("12,57", "size=1x3 stride=2x2", "6,28"),
+    "runs of a vector and one more": ("7,35", "size=1x2 stride=1x2", "7,17"),
+    "padded": ("9,47", "size=3x3 stride=2x2 pad=1_1x1_1", "5,24"),
+}
+OTHERS = {
+    "neighbours": ("101", "size=3", "99"),
+    "far apart": ("209", "size=2 stride=7", "30"),
+    "short runs": ("20,21", "size=1x3 stride=2x2", "10,10"),
+}
+
+
+MACHINES = [m for m in (NAMED["x86-64-v3"],) if m.features <= host_machine().features]
+
+
+def loops(text: str, machine: str, folder: Path) -> str:
+    file = folder / "m.hlo"
+    file.write_text(text)
+    return call("hlo-opt", str(file), f"--machine={machine}", "--emit=loops").out
+
+
+@pytest.mark.parametrize("name", STRIDED)
+def test_lanes_are_picked(name: str, tmp_path: Path) -> None:
+    text = loops(program(*STRIDED[name]), "znver4", tmp_path)
+    assert "lanes picked from" in text
+    assert "gathered" not in text
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_neighbours_are_not(name: str, tmp_path: Path) -> None:
+    assert "picked" not in loops(program(*OTHERS[name]), "znver4", tmp_path)
+
+
+def test_without_masks_each_lane_is_loaded(tmp_path: Path) -> None:
+    assert "gathered" in loops(program(*STRIDED["runs"]), "x86-64-v2", tmp_path)
+    assert "picked" in loops(program(*STRIDED["runs"]), "x86-64-v3", tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "f16", "s32", "s8"])
+@pytest.mark.parametrize("name", STRIDED)
+@pytest.mark.parametrize("machine", [None, *MACHINES], ids=lambda m: m.name if m else "host")
+def test_results_are_those_of_the_reference(name: str, dtype: str, machine: Machine | None) -> None:
+    """Small integers, whose sums are exact; memory ends where forbidden pages begin."""
+    module = hlo.parse(program(*STRIDED[name], dtype))
+    rng = np.random.default_rng(0)
+    x, w = (
+        rng.integers(-4, 5, p.shape.dims).astype(p.shape.dtype.numpy)
+        for p in module.entry.parameters
+    )
+    wanted = np.asarray(hlo.evaluate(module, x, w))
+    for threads in (1, 3):
+        made = hlo.compile(module, cache=False, threads=threads, machine=machine)
+        found = made.run_guarded(x, w)
+        np.testing.assert_array_equal(np.asarray(found), wanted)
