@@ -148,14 +148,15 @@ def compile(
     cache: bool = True,
     replicas: int | None = None,
     partitions: int | None = None,
-    machine: Machine | None = None,
+    machine: Machine | str | None = None,
     callbacks: Sequence[Callable[..., object]] | None = None,
 ) -> Compiled:
     """Machine code that runs here. Raises HloErrors when the module does not verify.
 
     module: or what JAX has lowered: a Lowered, an Exported, an XlaComputation (the extra `jax`).
     callbacks: the functions that the program's Python callbacks name by their numbers.
-    machine: a description of less than this machine has (hlo/machine.py); None: of all it has.
+    machine: less than this machine has: a description (hlo/machine.py) or the name of one; None:
+    all that it has.
     """
     GATE.check()
     if mode not in MODES:
@@ -164,6 +165,10 @@ def compile(
         from hlo.formats.jax_program import module_of_jax
 
         module = module_of_jax(module)
+    if isinstance(machine, str):
+        from hlo.machine import named
+
+        machine = named(machine)
     if callbacks is not None:
         from hlo.formats.callbacks import enter_callbacks
 

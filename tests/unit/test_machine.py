@@ -2,8 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
 
+import hlo
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
 from hlo.machine import (
@@ -99,3 +101,11 @@ def test_named_machines_have_the_common_rates_until_they_are_measured() -> None:
 def test_a_number_that_no_kernel_is_written_for_names_those_there_are(field: str) -> None:
     with pytest.raises(HloError, match=rf"{field} is 12, expected .*\b{CHOICES[field][0]}\b.* or "):
         from_json(json.dumps(MINE | {field: 12}), "m")
+
+
+def test_programs_are_compiled_for_a_machine_by_its_name() -> None:
+    module = hlo.parse("HloModule m\nENTRY e { ROOT p = f32[3] parameter(0) }")
+    made = hlo.compile(module, cache=False, machine="x86-64-v2")
+    np.testing.assert_array_equal(made(np.arange(3, dtype=np.float32)), [0, 1, 2])
+    with pytest.raises(HloError, match="there is no machine x86-64-v9"):
+        hlo.compile(module, cache=False, machine="x86-64-v9")
