@@ -63,6 +63,18 @@ def score_order(module: Module) -> bool:
     return order_scores(module)
 
 
+def score_rows(module: Module) -> bool:
+    """Compute scores whose heads are mixed some rows at a time, in a loop (score_rows.py).
+
+    O(instructions) for each large product.
+    """
+    if not _has_scores(module):
+        return False
+    from hlo.passes.score_rows import loop_over_rows
+
+    return loop_over_rows(module)
+
+
 def mask_skipping(module: Module) -> bool:
     """Leave out scores of which a mask shows that nothing comes of them (mask_skipping.py).
 
