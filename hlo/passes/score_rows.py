@@ -4,8 +4,8 @@
         -->  while: rows of q --> rows of s, m, p --> rows of o
 
 Talking heads multiply scores by a matrix over heads before or after the softmax, differential
-attention subtracts one of two softmaxes from the other: blocks of a head at a time
-(block_fusion.py) cannot be cut of these. All that hangs on such scores (analysis/score_region.py,
+attention subtracts one of two softmaxes from the other, the gradient of a scale or a slope sums all
+scores up: blocks of a head at a time (block_fusion.py) cannot be cut of these. All that hangs on such scores (analysis/score_region.py,
 by index maps) is copied into the body of a loop over parts of the rows; results are written row by
 row, and sums over rows (gradients of keys, values, mixing matrices) are added up from part to part.
 What of the region is read outside before it is read inside again ends a loop, and the next one
@@ -95,15 +95,16 @@ def _region(dot: Instruction, in_none: Met) -> Region | None:
 
 
 def _fits(region: Region, computation: Computation) -> bool:
-    """Whether heads are mixed, rows can be parted, and nothing else than rows is left of it."""
-    members = region.members
-    if not any(_is_mixing(m, region) for m in members) or not part_rows(region):
+    """Whether blocks of heads do not do, rows can be parted, and nothing but rows is left of it."""
+    members, ends = region.members, list(region.outputs())
+    is_summed = any(members[end].has_none for end in ends)
+    if not (is_summed or any(_is_mixing(m, region) for m in members)) or not part_rows(region):
         return False
     if not members.keys().isdisjoint(awaited(computation)):
         return False
     if not all(_has_parts(m, region) for m in members):
         return False
-    return all(_may_end(end, members[end]) for end in region.outputs())
+    return all(_may_end(end, members[end]) for end in ends)
 
 
 def _is_mixing(member: Instruction, region: Region) -> bool:
