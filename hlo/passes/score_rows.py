@@ -5,12 +5,13 @@
 
 Talking heads multiply scores by a matrix over heads before or after the softmax, differential
 attention subtracts one of two softmaxes from the other, the gradient of a scale or a slope sums all
-scores up: blocks of a head at a time (block_fusion.py) cannot be cut of these. All that hangs on such scores (analysis/score_region.py,
-by index maps) is copied into the body of a loop over parts of the rows; results are written row by
-row, and sums over rows (gradients of keys, values, mixing matrices) are added up from part to part.
-What of the region is read outside before it is read inside again ends a loop, and the next one
-computes the scores anew. Each element is computed from the same numbers as before; sums over rows
-are reassociated, those of types narrower than f32 made in f32 and rounded once.
+scores up: blocks of a head at a time (block_fusion.py) cannot be cut of these. All that hangs on
+such scores (analysis/score_region.py, by index maps) is copied into the body of a loop over parts
+of the rows; results are written row by row, and sums over rows (gradients of keys, values, mixing
+matrices) are added up from part to part. What of the region is read outside before it is read
+inside again ends a loop, and the next one computes the scores anew. Each element is computed from
+the same numbers as before; sums over rows are reassociated, those of types narrower than f32 made
+in f32 and rounded once.
 """
 
 from __future__ import annotations
