@@ -43,11 +43,12 @@ from hlo.machine import COMMON
 from hlo.ops.contraction import DotAttributes
 from hlo.ops.making import make
 from hlo.ops.movement import IotaAttributes
+from hlo.passes.cse import cse
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
 from hlo.passes.loop_making import adopted, blank, element, new_computation, number, part
 from hlo.passes.loop_making import parameter as parameter_of
-from hlo.passes.mask_bands import spread
+from hlo.passes.mask_bands import number_of, spread
 from hlo.passes.patterns.contraction import exchanged_attributes
 from hlo.passes.patterns.matching import is_splat
 
@@ -73,6 +74,8 @@ def loop_over_rows(module: Module) -> bool:
                 _RowLoops(module, computation, region).apply()
                 in_none = {}
                 changed = True
+    if changed:
+        cse(module)  # each number and place is made where it is used
     return changed
 
 
@@ -259,7 +262,8 @@ class _Body:
     def starts(self) -> Iterator[Instruction]:
         """What results and sums begin with."""
         for end in self._ends:
-            yield blank(end, self._whole(end))
+            whole = self._whole(end)
+            yield blank(end, whole) if whole.dims else number_of(end, 0, whole.dtype)
 
     def _whole(self, end: Instruction) -> Shape:
         """A result's shape; sums of narrow floats are made in f32."""

@@ -19,6 +19,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
+from hlo.passes.cse import cse
 from hlo.passes.dce import drop_dead_instructions
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
@@ -49,6 +50,8 @@ def look_shifts_up(module: Module) -> bool:
         if found:
             drop_dead_instructions(computation)
             changed = True
+    if changed:
+        cse(module)  # masks count rows and columns, too
     return changed
 
 
