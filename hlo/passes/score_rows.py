@@ -94,15 +94,40 @@ def _region(dot: Instruction, in_none: Met) -> Region | None:
     for roles in (Roles(of_rows[0], of_columns[0]), Roles(of_columns[0], of_rows[0])):
         region = region_around(dot, roles, in_none, reach=Reach.ROWS)
         if region is not None:
-            return region
+            return _with_tables(region)
     return None
+
+
+def _with_tables(region: Region) -> Region:
+    """The region with large products of rows in whose other dimension members look up, as those
+    with a key for each distance: nobody else reads them.
+    """
+    members, tables = region.members, dict[Instruction, Roles | None]()
+    for member in members:
+        for n, operand in enumerate(member.operands):
+            if operand.opcode != "dot" or operand in members or member.opcode == "dot":
+                continue
+            roles = operand_roles(member, n, members[member])
+            is_same = tables.setdefault(operand, roles) == roles
+            tables[operand] = roles if is_same else None
+    found = {
+        table: roles
+        for table, roles in tables.items()
+        if roles is not None and roles.row is not None and roles.column is None
+        if table.shape.size_bytes >= LEAST_SCORES_BYTES
+        if not table.is_root and members.keys() >= set(table.users)
+        if all(factor_roles(table, n, {table: roles}) is not None for n in range(2))
+        if "control-predecessors" not in table.attributes and "sparsity" not in table.attributes
+    }
+    return Region(members | found, region.rows, region.columns)
 
 
 def _fits(region: Region, computation: Computation) -> bool:
     """Whether blocks of heads do not do, rows can be parted, and nothing but rows is left of it."""
     members, ends = region.members, list(region.outputs())
     is_summed = any(members[end].has_none for end in ends)
-    if not (is_summed or any(_is_mixing(m, region) for m in members)) or not part_rows(region):
+    found = is_summed or any(_is_mixing(m, region) or _is_turned(m, region) for m in members)
+    if not found or not part_rows(region):
         return False
     if not members.keys().isdisjoint(awaited(computation)):
         return False
@@ -126,6 +151,21 @@ def _is_mixing(member: Instruction, region: Region) -> bool:
         others = (e for e in range(operand.shape.rank) if e not in (roles.row, roles.column))
         if any(operand.shape.dims[e] != 1 and kept[e] is None for e in others):
             return True
+    return False
+
+
+def _is_turned(member: Instruction, region: Region) -> bool:
+    """Whether scores are read in another order than they are made in, which score_order.py could
+    not mend: blocks have one order.
+    """
+    if not region.members[member].has_both or member.opcode == "dot":
+        return False
+    for n, operand in enumerate(member.operands):
+        if operand.shape.is_array and operand.shape.size_bytes >= LEAST_SCORES_BYTES:
+            dims = zip(kept_in(member, n), operand.shape.dims, strict=True)
+            kept = [d for d, size in dims if d is not None and size != 1]
+            if kept != sorted(kept):
+                return True
     return False
 
 
