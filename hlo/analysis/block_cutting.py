@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from msgspec import Struct, field
 
 from hlo.analysis.blocking import (
@@ -37,6 +38,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.dtype import S32
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 
 
@@ -248,11 +250,26 @@ class _Cutting:
         return self._twins[start]
 
     def _counted(self, iota: Instruction, at: Span, start: Start) -> Instruction:
-        """convert(iota + broadcast(start))"""
+        """convert(iota + broadcast(clamp(0, start, last)))"""
         cut = self._block.cut(iota.shape, at)
         counts = cut if cut.dtype is S32 else cut.with_dtype(S32)
         new = self._made.new
-        first = new("broadcast", counts, [self._started(start)], {"dimensions": ()}, like=iota)
+        begin = self._within(iota, self._started(start), self._block.begins(start.dimension))
+        first = new("broadcast", counts, [begin], {"dimensions": ()}, like=iota)
         count = new("iota", counts, (), iota.attributes, like=iota)
         total = new("add", counts, [count, first], like=iota)
         return total if counts == cut else new("convert", cut, [total], like=iota)
+
+    def _within(self, like: Instruction, start: Instruction, last: int) -> Instruction:
+        """clamp(0, start, last): where blocks start is known not to be elsewhere, so that places
+        that are counted from there are indices (backend/emitters/counted_places.py).
+        """
+        limits = [
+            self._made.new("constant", start.shape, (), {"literal": _number(n)}, like=like)
+            for n in (0, last)
+        ]
+        return self._made.new("clamp", start.shape, [limits[0], start, limits[1]], {}, like=like)
+
+
+def _number(n: int) -> Literal:
+    return Literal(Shape(S32), np.array(n, np.int32))

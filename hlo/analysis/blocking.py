@@ -73,6 +73,10 @@ class Block(Struct, frozen=True):
         whole = math.prod(self.lead[: min(depth, self.depth - 1)])
         return whole * -(-self.lead[-1] // self.sizes[-1]) if depth == self.depth else whole
 
+    def begins(self, dimension: int) -> int:
+        """The last index in a leading dimension at which a block begins."""
+        return self.lead[dimension] - self.sizes[dimension]
+
     def cut(self, shape: Shape, span: Span) -> Shape:
         """The shape of a block of a value."""
         if shape.is_tuple:

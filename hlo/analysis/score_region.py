@@ -11,6 +11,7 @@ alone. Does not know: what a mask leaves out (skipped_columns.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum, auto
 
 from msgspec import Struct
 
@@ -21,7 +22,20 @@ from hlo.ops.contraction import DotAttributes
 from hlo.ops.table import Trait, opcodes
 
 MOST_MEMBERS = 128
+_CUT = opcodes(Trait.CUTS | Trait.PADS)
 _MOVED = opcodes(Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES)
+
+
+class Reach(Enum):
+    """How far a region goes. BANDS: rows and columns can be cut of all members, and nobody else
+    reads what has both. ORDER: lookups, too; users of another form, and results, are outside: they
+    read all rows and columns. ROWS: rows alone are cut, so that slices and pads of other dimensions
+    are members, and lookups; sums over rows and columns may be all that is read.
+    """
+
+    BANDS = auto()
+    ORDER = auto()
+    ROWS = auto()
 
 
 class Roles(Struct, frozen=True):
@@ -68,23 +82,22 @@ def region_around(
     in_none: Met | None = None,
     clashes: list[Clash] | None = None,
     *,
-    is_open: bool = False,
+    reach: Reach = Reach.BANDS,
 ) -> Region | None:
     """All that hangs together with scores through values that have rows and columns, and what leads
     from it back to it row by row; None where something in it is of another form.
 
-    is_open: users of another form, and results, are outside instead: they read all rows and
-    columns. in_none: what was met where there was no region, added to. Whoever meets one of these
-    meets all that it led to, for who is met as an operand has its user met, and the other way
-    round. clashes: where there is none because a value is read along rows and along columns, who
-    does is added.
+    reach: of what forms members may be, and who may read them. in_none: what was met where there
+    was no region, added to. Whoever meets one of these meets all that it led to, for who is met as
+    an operand has its user met, and the other way round. clashes: where there is none because a
+    value is read along rows and along columns, who does is added.
     """
     members = {select: roles}
     met: Met = {} if in_none is None else in_none
     found = None
     if roles.has_both:
         met_twice = [] if clashes is None else clashes
-        found = _region(select, roles, members, met, met_twice, is_open=is_open)
+        found = _region(select, roles, members, met, met_twice, reach=reach)
     if found is None:
         met |= members
     return found
@@ -97,7 +110,7 @@ def _region(
     in_none: Met,
     clashes: list[Clash],
     *,
-    is_open: bool,
+    reach: Reach,
 ) -> Region | None:
     """members: the scores, to which all that is met is added."""
     if in_none.get(select) == roles:
@@ -107,8 +120,8 @@ def _region(
     while waiting:
         one = waiting.pop()
         found = (
-            _behind(one, members[one], is_open=is_open),
-            _before(one, members[one], is_open=is_open),
+            _behind(one, members[one], reach=reach),
+            _before(one, members[one], reach=reach),
         )
         if any(part is None for part in found) or len(members) > MOST_MEMBERS:
             return None
@@ -187,10 +200,8 @@ def _or(dimension: int | None) -> int:
     return -1 if dimension is None else dimension
 
 
-def _is_known(instruction: Instruction, *, is_open: bool = False) -> bool:
-    """Whether there is a rule for an instruction; for lookups where a region is open, as bands of
-    it are none of these yet.
-    """
+def _is_known(instruction: Instruction, *, reach: Reach = Reach.BANDS) -> bool:
+    """Whether there is a rule for an instruction."""
     if "control-predecessors" in instruction.attributes or instruction.shape.is_dynamic:
         return False
     if instruction.opcode == "reduce" and len(instruction.operands) != 2:
@@ -200,7 +211,9 @@ def _is_known(instruction: Instruction, *, is_open: bool = False) -> bool:
     if instruction.opcode in ("reduce", "dot") or instruction.opcode == "iota":
         return True
     if instruction.opcode == "gather":
-        return is_open and lookup_of(instruction) is not None
+        return reach is not Reach.BANDS and lookup_of(instruction) is not None
+    if reach is Reach.ROWS and instruction.opcode in _CUT:
+        return True
     return moves_elements(instruction) or is_elementwise(instruction)
 
 
@@ -219,43 +232,44 @@ def moves_elements(instruction: Instruction) -> bool:
 Found = list[tuple[Instruction, Roles]]
 
 
-def _behind(one: Instruction, roles: Roles, *, is_open: bool) -> Found | None:
+def _behind(one: Instruction, roles: Roles, *, reach: Reach) -> Found | None:
     """The operands with rows and columns that there is a rule for."""
     found: Found = []
     for number, operand in enumerate(one.operands):
         there = operand_roles(one, number, roles)
         if there is None:
             return None
-        if there.has_both and _is_known(operand, is_open=is_open):
+        if there.has_both and _is_known(operand, reach=reach):
             found.append((operand, there))
     return found
 
 
-def _before(one: Instruction, roles: Roles, *, is_open: bool) -> Found | None:
+def _before(one: Instruction, roles: Roles, *, reach: Reach) -> Found | None:
     """All users; None where one of them has no rule, or neither rows nor columns."""
     computation = one.computation
-    if computation is None or (one is computation.root and not is_open):
+    if computation is None or (one is computation.root and reach is not Reach.ORDER):
         return None
     found: Found = []
     for user in one.users:
         if _is_dead(user):
             continue
-        taken = _as_user(one, user, roles, is_open=is_open)
-        if taken is None and not is_open:
+        taken = _as_user(one, user, roles, reach=reach)
+        if taken is None and reach is not Reach.ORDER:
             return None
         found += taken or ()
     return found
 
 
-def _as_user(one: Instruction, user: Instruction, roles: Roles, *, is_open: bool) -> Found | None:
+def _as_user(one: Instruction, user: Instruction, roles: Roles, *, reach: Reach) -> Found | None:
     """The user, for each operand that a value is; None where there is no rule."""
-    if not _is_known(user, is_open=is_open):
+    if not _is_known(user, reach=reach):
         return None
+    is_total = user.opcode in ("dot", "reduce")
     found: Found = []
     for number, operand in enumerate(user.operands):
         if operand is one:
             there = result_roles(user, number, roles)
-            if there is None or there.has_none:
+            if there is None or (there.has_none and not (is_total and reach is Reach.ROWS)):
                 return None
             found.append((user, there))
     return found

@@ -73,10 +73,15 @@ def recomputed(
 
 
 def trimmed(module: Module, computation: Computation) -> None:
-    """Results of block calls that nothing reads are none of them any more."""
+    """Results of block calls that nothing reads are none of them any more, nor are such calls."""
     for call in filter(is_block_call, computation.instructions):
         roots = call_roots(call)
-        if call is computation.root or len(roots) == 1:
+        if call is computation.root:
+            continue
+        if not call.users and "control-predecessors" not in call.attributes:
+            computation.remove(call)
+            continue
+        if len(roots) == 1:
             continue
         if any(part.opcode != "get-tuple-element" for part in call.users):
             continue

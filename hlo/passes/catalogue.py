@@ -28,6 +28,8 @@ from hlo.passes.large_values import (
     concatenate_parting,
     mask_skipping,
     score_order,
+    score_rows,
+    shift_lookups,
 )
 from hlo.passes.reduction_operand_transposer import reduction_operand_transposer
 from hlo.passes.reshape_mover import reshape_mover
@@ -55,6 +57,8 @@ _COMMON: dict[str, Pass] = {
     "reshape-mover": reshape_mover,
     "concatenate-parting": concatenate_parting,
     "score-order": score_order,
+    "score-rows": score_rows,
+    "shift-lookups": shift_lookups,
     "sharding-remover": sharding_remover,
     "tuple-simplifier": tuple_simplifier,
 }
@@ -177,9 +181,11 @@ def _compiled(algsimp: str, *inexact: str) -> tuple[str, ...]:
         "cse",
         "dce",
         "while-loop-interchange",
+        "shift-lookups",
         "concatenate-parting",
         "score-order",
         "mask-skipping",
+        "score-rows",
         "reduction-operand-transposer",
         "row-update-mover",
         "overwritten-start-remover",
@@ -254,6 +260,9 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("gate-fusion", "dce", "the computations of what was joined are nobody's"),
     ("mask-skipping", "fusion", "what a mask leaves out is not seen inside of fusions"),
     ("concatenate-parting", "score-order", "scores with others beside them are scores by then"),
+    ("mask-skipping", "score-rows", "bands of scores are looped over by themselves"),
+    ("score-rows", "overwritten-start-remover", "what its loops write begins as anything"),
+    ("shift-lookups", "score-order", "lookups can be of another order, moves that mix rows cannot"),
     ("zero-bands", "fusion", "masks of factors are not seen inside of fusions"),
     ("mask-skipping", "zero-bands", "bands of scores are products of their own"),
     ("score-order", "mask-skipping", "bands are cut of scores in one order"),

@@ -109,10 +109,12 @@ def taken_apart(
         is_held = len(joint.operands) <= MOST_OPERANDS and is_output_fusion(joint.made, own)
         if not is_held or "control-predecessors" in product.attributes:
             return False
+    fusions: dict[Instruction, Instruction] = {}  # of products, which others of them may read
     for product, joint in joints.items():
         module.adopt(joint.made, before=computation)
-        fusion = computation.new(
-            "fusion", product.shape, joint.operands, {"kind": "kOutput", "calls": joint.made},
+        operands = [fusions.get(o, o) for o in joint.operands]
+        fusion = fusions[product] = computation.new(
+            "fusion", product.shape, operands, {"kind": "kOutput", "calls": joint.made},
             like=product, name=f"{product.name}_{suffix}",
         )  # fmt: skip
         computation.replace_uses(product, fusion)

@@ -44,7 +44,7 @@ from hlo.passes.fusion_repeats import (
     evaluations,
     is_made_by_much,
     is_made_of_little,
-    is_turned_back,
+    is_read_often,
     is_worth_repeating,
     may_repeat,
     views_memory,
@@ -148,8 +148,8 @@ def _may_join(producer: Instruction) -> bool:
         return False  # others may finish its tiles
     if not is_fusible(producer) or not producer.shape.is_array:
         return _stays(producer, f"{producer.opcode} has a kernel of its own, or none")
-    if is_turned_back(producer):
-        return _stays(producer, "it is turned once, for its elements are read often")
+    if is_read_often(producer):
+        return _stays(producer, "it is made once, for its elements are read often")
     if has_trait(producer, Trait.UPDATES) or producer.opcode in ("reduce-window", "map"):
         return _stays(producer, f"{producer.opcode} ends the kernel that it is in")
     if producer.opcode == "bitcast-convert" and is_made_by_much(producer):

@@ -23,6 +23,8 @@ _MOST_SEARCHED = 16
 _SPREAD = 1.125
 _MANY_BEHIND_BITS = 48  # Instructions that make bits: random ones take more than a hundred.
 _LITTLE = 8  # What is read is little beside so many times as much that is made of it.
+_MOST_LOOKED_UP = COMMON.second_cache.bytes // 2  # Bytes that are at hand again when they are read.
+_LEAST_LOOKED_UP = 16  # Of fewer, none is read by lanes.
 # Each element of these reads one of the operand's at another index.
 _MOVES = opcodes(Trait.CUTS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS | Trait.PERMUTES)
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
@@ -33,6 +35,7 @@ PLACED = opcodes(INDEX_MAPS & ~(Trait.REPEATS | Trait.UPDATES | Trait.PICKS))
 
 # Bytes that a cache keeps wherever they lie: each may be on a line of its own.
 _FEW_BYTES = COMMON.first_cache.way_bytes
+_TURNS = opcodes(Trait.REGROUPS | Trait.PERMUTES)
 _VIEWS = opcodes(Trait.REGROUPS | Trait.CUTS)  # Ops that compute an address only.
 
 
@@ -52,7 +55,12 @@ def views_memory(producer: Instruction) -> bool:
     return top is not producer and is_kept and maker.opcode != "fusion"
 
 
-def is_turned_back(producer: Instruction) -> bool:
+def is_read_often(producer: Instruction) -> bool:
+    """Whether it is to be made once, in the order in which it is read."""
+    return _is_turned_back(producer) or _is_spread_lookup(producer)
+
+
+def _is_turned_back(producer: Instruction) -> bool:
     """Whether all that is read of a transpose is a transpose that turns it back: so passes say that
     an array is to lie in memory otherwise than it is read.
     """
@@ -75,6 +83,26 @@ def may_repeat(producer: Instruction, count: int) -> bool:
     if has_trait(producer, _SPREADS):
         return read <= size
     return op_cost(producer) <= CHEAP and read <= size * _SPREAD and count <= 3
+
+
+def _is_spread_lookup(producer: Instruction) -> bool:
+    """Whether a kernel would look up a few numbers, one by one, for each of many elements that they
+    are spread over, as a bias from a table over windows: a vector's lanes are looked up in as many
+    accesses, while what is there already is read in one.
+    """
+    if producer.shape.size_bytes > _MOST_LOOKED_UP or producer.shape.size < _LEAST_LOOKED_UP:
+        return False
+    least = _LITTLE * producer.shape.size
+    if not all(u.opcode == "broadcast" and u.shape.size >= least for u in producer.users):
+        return False
+    top = producer
+    for _ in range(_MOST_SEARCHED):
+        if top.opcode not in _TURNS:
+            break
+        (top,) = top.operands
+        if len(top.users) > 1:
+            return False
+    return top.opcode == "gather" and is_fusible(top)
 
 
 def is_made_by_much(value: Instruction) -> bool:

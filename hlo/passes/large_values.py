@@ -39,6 +39,18 @@ def concatenate_parting(module: Module) -> bool:
     return part_concatenates(module)
 
 
+def shift_lookups(module: Module) -> bool:
+    """Look up shifted rows of scores, instead of moving what rows begin at (shift_lookups.py).
+
+    O(instructions) for each large move.
+    """
+    if not _has_scores(module):
+        return False
+    from hlo.passes.shift_lookups import look_shifts_up
+
+    return look_shifts_up(module)
+
+
 def score_order(module: Module) -> bool:
     """Put scores of grouped heads, laid out in several orders, into one (score_order.py).
 
@@ -49,6 +61,18 @@ def score_order(module: Module) -> bool:
     from hlo.passes.score_order import order_scores
 
     return order_scores(module)
+
+
+def score_rows(module: Module) -> bool:
+    """Compute scores whose heads are mixed some rows at a time, in a loop (score_rows.py).
+
+    O(instructions) for each large product.
+    """
+    if not _has_scores(module):
+        return False
+    from hlo.passes.score_rows import loop_over_rows
+
+    return loop_over_rows(module)
 
 
 def mask_skipping(module: Module) -> bool:

@@ -85,7 +85,7 @@ def _bands(select: Instruction) -> tuple[Region, Bands] | None:
         if count < 2 or not _seen(select, alone, count):
             continue
         region = region_around(select, roles)
-        if region is None:
+        if region is None or _has_lookups(region):
             return None
         found: Bands = []
         for span in _seen(select, region, count) or ():
@@ -95,6 +95,18 @@ def _bands(select: Instruction) -> tuple[Region, Bands] | None:
             found.append((span, guards))
         return region, found
     return None
+
+
+def _has_lookups(region: Region) -> bool:
+    """Whether members read lookups in large tables, as rows of scores that are shifted: bands would
+    keep what blocks of rows compute where they read it.
+    """
+    return any(
+        operand.opcode == "gather" and operand.operands[0].shape.size_bytes >= LEAST_SCORES_BYTES
+        for member, roles in region.members.items()
+        if roles.has_both
+        for operand in member.operands
+    )
 
 
 def _seen(select: Instruction, region: Region, count: int) -> list[Span] | None:

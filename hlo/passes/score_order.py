@@ -18,6 +18,7 @@ from hlo.analysis.lookups import kept_in
 from hlo.analysis.score_region import (
     Clash,
     Met,
+    Reach,
     Region,
     Roles,
     moves_elements,
@@ -72,10 +73,10 @@ def _reorder(module: Module, computation: Computation, dot: Instruction, in_none
 def _region(dot: Instruction, roles: Roles, in_none: Met, copies: CountedCopies) -> Region | None:
     """Around scores; what is counted and read in several orders is copied."""
     clashes: list[Clash] = []
-    region = region_around(dot, roles, in_none, clashes, is_open=True)
+    region = region_around(dot, roles, in_none, clashes, reach=Reach.ORDER)
     while region is None and clashes and copies.copied(*clashes.pop()):
         clashes.clear()
-        region = region_around(dot, roles, {}, clashes, is_open=True)
+        region = region_around(dot, roles, {}, clashes, reach=Reach.ORDER)
     return region
 
 

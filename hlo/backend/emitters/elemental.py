@@ -160,7 +160,7 @@ class Elemental:
             if emitter is not None:
                 return emitter(self, instruction, indices, path)
             if instruction.opcode in CASES and keeps_elements(instruction):
-                moved = self._moved(instruction, indices)
+                moved = self.moved(instruction, indices)
                 if instruction.opcode == "bitcast":
                     return [reread(self.nest, instruction, lanes) for lanes in moved]
                 return moved
@@ -241,7 +241,8 @@ class Elemental:
 
     # -- movement ----------------------------------------------------------------------------
 
-    def _moved(self, instruction: Instruction, indices: list[Index]) -> list[Lanes]:
+    def moved(self, instruction: Instruction, indices: Sequence[Index]) -> list[Lanes]:
+        """The lanes of elements that a move takes from its operands."""
         if instruction.opcode == "gather" and not instruction.operands[0].shape.size:
             raise unsupported(instruction, "from an array without elements")
         found = [cases(instruction, index, self.starts(instruction)) for index in indices]
@@ -281,7 +282,7 @@ class Elemental:
             result = types.selected(w, self.nest.target, condition, pair, dtype)
         return result
 
-    def _place(self, instruction: Instruction, index: Index) -> tuple[Memory, Expr] | None:
+    def place_in_memory(self, instruction: Instruction, index: Index) -> tuple[Memory, Expr] | None:
         """Where an element lies, if it is one of an array in memory that is moved."""
         instruction, path = self.expression.source(instruction, ())
         memory = self.memory.get((instruction, path))
@@ -296,7 +297,7 @@ class Elemental:
         choices = cases(instruction, index, self.starts(instruction))
         if len(choices) > 1:
             return self._chosen_place(instruction, choices)
-        return self._place(instruction.operands[choices[0].operand], choices[0].index)
+        return self.place_in_memory(instruction.operands[choices[0].operand], choices[0].index)
 
     def _chosen_place(
         self, instruction: Instruction, choices: list[Case]
@@ -313,7 +314,7 @@ class Elemental:
         conditions = [c for case in choices[:-1] for c in case.conditions]
         if any(c.index.lanes > 1 for c in conditions):
             return None
-        places = [self._place(instruction.operands[c.operand], c.index) for c in choices]
+        places = [self.place_in_memory(instruction.operands[c.operand], c.index) for c in choices]
         found = [place for place in places if place is not None]
         memory, last = found[-1] if found else (None, affine.ZERO)
         steps = tuple(position - last for _, position in found)

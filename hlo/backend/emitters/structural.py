@@ -24,6 +24,15 @@ def _reduce(e: Elemental, instruction: Instruction, at: Sequence[Index], path: P
     return reduce(e, instruction, at, path)
 
 
+def _gather(e: Elemental, instruction: Instruction, at: Sequence[Index], _: Path) -> list[Lanes]:
+    from hlo.backend.emitters.counted_places import looked_up
+
+    found = [looked_up(e, instruction, index) for index in at]
+    left = [index for index, lanes in zip(at, found, strict=True) if lanes is None]
+    rest = iter(e.moved(instruction, left) if left else ())
+    return [next(rest) if lanes is None else lanes for lanes in found]
+
+
 def _window(e: Elemental, instruction: Instruction, at: Sequence[Index], path: Path) -> list[Lanes]:
     from hlo.backend.emitters.windows import reduce_window
 
@@ -45,6 +54,7 @@ def _while(e: Elemental, instruction: Instruction, at: Sequence[Index], path: Pa
 STRUCTURAL: dict[str, Emitter] = {
     "bitcast-convert": bitcast_convert,
     "constant": constant,
+    "gather": _gather,
     "iota": iota,
     "map": map_,
     "reduce": _reduce,

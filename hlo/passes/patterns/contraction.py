@@ -186,9 +186,9 @@ def transpose_of_dot(root: Instruction) -> Instruction | None:
     exchanged = (*range(batch), *range(middle, dot.shape.rank), *range(batch, middle))
     after = tuple(exchanged.index(d) for d in order)
     if after == tuple(range(len(after))):
-        return make(root, "dot", y, x, shape=root.shape, **_exchanged(dot))
+        return make(root, "dot", y, x, shape=root.shape, **exchanged_attributes(dot))
     shape = dot.shape.with_dims(dot.shape.dims[d] for d in exchanged)
-    made = make(root, "dot", y, x, shape=shape, **_exchanged(dot))
+    made = make(root, "dot", y, x, shape=shape, **exchanged_attributes(dot))
     return make(root, "transpose", made, shape=root.shape, dimensions=after)
 
 
@@ -196,7 +196,7 @@ def _is_turned_again(value: Instruction) -> bool:
     return any(user.opcode == "transpose" for user in value.users)
 
 
-def _exchanged(dot: Instruction) -> dict[str, object]:
+def exchanged_attributes(dot: Instruction) -> dict[str, object]:
     """The attributes of the product of the same two in the other order."""
     attributes = dict(without_zeros(dot))
     for kind in ("contracting", "batch"):

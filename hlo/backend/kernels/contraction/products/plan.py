@@ -51,6 +51,7 @@ LARGE_BYTES = COMMON.last_cache.bytes  # An rhs from this size on is packed howe
 NEAR_BYTES = COMMON.first_cache.bytes  # A factor up to this size is read in place however often.
 SHALLOW = 16  # Depths of a product that its result's bytes weigh more than.
 LARGE_RESULT_BYTES = COMMON.second_cache.bytes // 4  # Of less, no page is far.
+LEAST_SHALLOW_PANELS = 32  # Of columns, for each unit: its parts of rows are pages.
 SHALLOW_BYTES = 1 << 14  # A unit's part of such a result, at least.
 # Bytes of rhs that a depth-first plan packs at a time.
 BLOCK_BYTES = COMMON.second_cache.bytes // 4
@@ -266,7 +267,11 @@ def _shallow(plan: ProductPlan) -> ProductPlan:
     c = plan.contraction
     tiles = max(1, SHALLOW_BYTES // (plan.rows.step * c.n * c.out.item_bytes))
     packed = Reading.IN_PLACE if plan.rhs is Reading.IN_PLACE else Reading.PACKED
-    return replace(plan, rhs=packed, row_blocks=-(-plan.rows.count // tiles))
+    blocks = -(-plan.rows.count // tiles)
+    # Where rows are few, columns in long runs are the units.
+    wanted = -(-min(UNITS, c.flops // UNIT_FLOPS) // (blocks * c.batches))
+    columns = max(1, min(wanted, plan.columns.count // LEAST_SHALLOW_PANELS))
+    return replace(plan, rhs=packed, row_blocks=blocks, column_blocks=columns)
 
 
 def _is_depth_first(plan: ProductPlan) -> bool:

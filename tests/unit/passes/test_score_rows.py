@@ -1,0 +1,130 @@
+"""Scores whose heads are mixed, by rows: results, sums over rows, what comes back later."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hlo
+from hlo import driver
+from hlo.analysis.score_region import Reach, Roles, region_around
+from hlo.ir.module import Module
+from hlo.passes import score_rows
+
+
+def talking(element: str = "f32") -> str:
+    """Scores mixed over heads, counted rows among them; results by rows, by columns, by heads, and
+    what is made of results and read by scores again.
+    """
+    wide = f"{element}[3,24,40]"
+    both = "lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}"
+    return f"""HloModule talking
+add_of {{ a = {element}[] parameter(0)
+  b = {element}[] parameter(1)
+  ROOT r = {element}[] add(a, b) }}
+ENTRY e {{
+  q = {element}[3,24,8] parameter(0)
+  k = {element}[3,40,8] parameter(1)
+  v = {element}[3,40,8] parameter(2)
+  mix = {element}[3,3] parameter(3)
+  g = {element}[3,24,8] parameter(4)
+  s = {wide} dot(q, k), {both}, rhs_contracting_dims={{2}}
+  i = {wide} iota(), iota_dimension=1
+  tenth = {element}[] constant(0.125)
+  tenths = {wide} broadcast(tenth), dimensions={{}}
+  far = {wide} multiply(i, tenths)
+  moved = {wide} subtract(s, far)
+  mixed = {wide} dot(mix, moved), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  p = {wide} tanh(mixed)
+  o = {element}[3,24,8] dot(p, v), {both}, rhs_contracting_dims={{1}}
+  zero = {element}[] constant(0)
+  whole = {element}[3,8] reduce(o, zero), dimensions={{1}}, to_apply=add_of
+  wholes = {element}[3,24,8] broadcast(whole), dimensions={{0,2}}
+  back = {element}[3,24,8] multiply(g, wholes)
+  dp = {wide} dot(back, v), {both}, rhs_contracting_dims={{2}}
+  ds = {wide} multiply(dp, p)
+  dv = {element}[3,40,8] dot(ds, g), lhs_batch_dims={{0}}, lhs_contracting_dims={{1}},
+    rhs_batch_dims={{0}}, rhs_contracting_dims={{1}}
+  dmix = {element}[3,3] dot(ds, moved), lhs_contracting_dims={{1,2}}, rhs_contracting_dims={{1,2}}
+  column = {element}[3,40] reduce(ds, zero), dimensions={{1}}, to_apply=add_of
+  dq = {element}[3,8,24] dot(k, ds), lhs_batch_dims={{0}}, lhs_contracting_dims={{1}},
+    rhs_batch_dims={{0}}, rhs_contracting_dims={{2}}
+  ROOT r = ({element}[3,24,8], {element}[3,40,8], {element}[3,3], {element}[3,40],
+    {element}[3,8,24]) tuple(o, dv, dmix, column, dq)
+}}"""
+
+
+@pytest.fixture(autouse=True)
+def _all_scores_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of eight rows."""
+    monkeypatch.setattr(score_rows, "LEAST_SCORES_BYTES", 1 << 10)
+    monkeypatch.setattr(score_rows, "MOST_PART_BYTES", 1 << 10)
+    monkeypatch.setattr(score_rows, "LEAST_PARTS", 3)
+    monkeypatch.setattr(score_rows, "LEAST_ROWS", 2)
+
+
+def looped(text: str) -> Module:
+    module = hlo.parse(text)
+    assert score_rows.loop_over_rows(module)
+    driver.verify(module)
+    return module
+
+
+def inputs(module: Module) -> list[np.ndarray]:
+    random = np.random.default_rng(3)
+    return [
+        random.standard_normal(p.shape.dims).astype(p.shape.dtype.numpy)
+        for p in module.entry.parameters
+    ]
+
+
+@pytest.mark.parametrize(("element", "bound"), [("f32", 1e-5), ("f64", 1e-13), ("bf16", 2e-2)])
+def test_all_that_hangs_on_scores(element: str, bound: float) -> None:
+    """A loop for what is read by rows first, one for what comes back."""
+    text = talking(element)
+    if element == "bf16":  # sums of narrow floats one after the other are their own
+        text = text.replace("(ds, zero)", "(v.1, zero)").replace(
+            "  column =", "  v.1 = bf16[3,8,40] transpose(v), dimensions={0,2,1}\n  column ="
+        )
+    module = looped(text)
+    loops = [i for i in module.entry.instructions if i.opcode == "while"]
+    assert len(loops) == 2
+    assert not any(i.shape.dims == (3, 24, 40) for i in module.entry.instructions)
+    given = inputs(module)
+    want = hlo.evaluate(hlo.parse(text), *given)
+    for found in (hlo.evaluate(module, *given), hlo.compile(module)(*given)):
+        for a, b in zip(found, want, strict=True):
+            x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
+            assert np.abs(x - y).max() <= bound * (1 + np.abs(y).max())
+
+
+def test_bits_do_not_depend_on_threads() -> None:
+    module = looped(talking())
+    given = inputs(module)
+    found = [hlo.compile(module, threads=n)(*given) for n in (1, 2, 3, 7)]
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def test_a_maximum_over_rows_is_no_sum() -> None:
+    text = talking().replace("ROOT r = f32[] add(a, b)", "ROOT r = f32[] maximum(a, b)")
+    assert not score_rows.loop_over_rows(hlo.parse(text))
+
+
+def test_sums_that_begin_elsewhere_are_none() -> None:
+    text = talking().replace("zero = f32[] constant(0)", "zero = f32[] constant(1)")
+    assert not score_rows.loop_over_rows(hlo.parse(text))
+
+
+def test_slices_and_totals_are_members_where_rows_alone_are_cut() -> None:
+    module = hlo.parse(talking())
+    scores = next(i for i in module.entry.instructions if i.name == "s")
+    names = {
+        reach: None if found is None else {m.name for m in found.members}
+        for reach in (Reach.BANDS, Reach.ROWS)
+        for found in [region_around(scores, Roles(1, 2), reach=reach)]
+    }
+    assert names[Reach.BANDS] is None
+    assert names[Reach.ROWS] is not None
+    assert {"mixed", "dmix", "dq", "column"} <= names[Reach.ROWS]
