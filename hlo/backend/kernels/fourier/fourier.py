@@ -28,6 +28,8 @@ LONGEST = COMMON.second_cache.bytes // 512
 LONGEST_CONVOLUTION = 8192
 MOST_TWIST_BYTES = 1 << 19  # The most bytes of the twist, which is a constant of the code.
 LEAST_SPLIT = 128
+_LEAST_LANES = 4
+_SHARED = 1 << 14  # The least numbers of one vector of lines that two threads share.
 
 OPERAND, RESULT, BETWEEN, COLUMNS = range(4)  # The buffers of the sequence.
 
@@ -49,11 +51,28 @@ def fourier_kernels(instruction: Instruction, target: Target) -> KernelSequence 
             return None
         buffers = (at, to) if len(steps) == 1 else (at, COLUMNS, to)
         for step, place in enumerate(steps):
-            calls.append(_call(lines_kernel(place, target), buffers[step], buffers[step + 1]))
+            kernel = lines_kernel(place, _narrowed(place, target))
+            calls.append(_call(kernel, buffers[step], buffers[step + 1]))
         at = to
     used = {place for call in calls for place in call.buffers}
     sizes = {BETWEEN: x.size_bytes, COLUMNS: max(x.size_bytes, shape.size_bytes)}
     return KernelSequence(tuple(calls), tuple(n * (at in used) for at, n in sizes.items()))
+
+
+def _narrowed(lines: Lines, target: Target) -> Target:
+    """Vectors no longer than the lines need, whose buffers are shorter then; and half as long where
+    two threads have one vector of lines, which they share so. A lane's numbers are what they were.
+    """
+    lanes = target.lanes(lines.complex)
+    while lanes > _LEAST_LANES and 2 * lines.lanes <= lanes:
+        lanes //= 2
+    is_one = lines.outer == 1 and lanes // 2 < lines.lanes <= lanes
+    is_long = lines.lanes * lines.size >= _SHARED and lanes > _LEAST_LANES
+    if is_one and is_long and not target.is_alone:
+        lanes //= 2
+    machine = target.machine
+    vector_bytes = machine.vector_bytes * lanes // target.lanes(lines.complex)
+    return replace(target, machine=replace(machine, vector_bytes=vector_bytes))
 
 
 def _call(kernel: Kernel, source: int, target: int) -> KernelCall:
