@@ -24,6 +24,9 @@ from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import when
 
 BUCKETS = SUMMED  # One vector counts them.
+# A vector of places, and room to the next thread's: where they share a line, or a pair of lines
+# that come together, a sort of two threads took twice the time of one.
+PLACES_BYTES = 4 * BUCKETS + 448
 _PART = 1 << 12  # The least elements of a part.
 _MOST_PARTS = 16
 _ALIGNED = 64  # Parts begin at multiples: of lines, and of vectors.

@@ -11,7 +11,7 @@ equal keys, so that there is one result, the stable order: bits depend neither o
 sample, and are those of the kernel of rows (sort.py). Equal keys share a bucket, whose digits agree
 then, and are passed over.
 
-Zen 4, two threads, of the time of the kernel of rows: numbers alone 0.75 to 0.6 (32 thousand to a
+Zen 4, two threads, of the time of the kernel of rows: numbers alone 0.77 to 0.63 (32 thousand to a
 million), with others that follow them 0.65 to 0.85.
 
 Source: samplesort of Frazer and McKellar 1970; after it the radix sort of each bucket.
@@ -27,7 +27,7 @@ from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
 from hlo.backend.ir.values import vector_of
 from hlo.backend.ir.writer import Value
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.sorting.buckets import BUCKETS, Buckets, Parts
+from hlo.backend.kernels.sorting.buckets import BUCKETS, PLACES_BYTES, Buckets, Parts
 from hlo.backend.kernels.sorting.order import Order, recognised
 from hlo.backend.kernels.sorting.radix import Key, RadixForm, radix_form
 from hlo.backend.kernels.sorting.row_kernel import RowKernel
@@ -35,7 +35,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ops.sorting import SortAttributes
 
-_LEAST = 1 << 14  # Shorter rows are one unit's.
+_LEAST = 9 << 11  # Shorter rows gain nothing from it: they are one unit's.
 _SAMPLED = 16  # Keys of the sample for each bucket.
 # What a record takes in each kernel, in plain operations.
 _FILL, _DEAL, _SORT = 40, 40, 120
@@ -222,7 +222,7 @@ class _Kernel(RowKernel):
 
         self._each(part)
         plan = f"records of {self.parts.number} parts dealt into {BUCKETS} buckets"
-        return self._finished(plan, self.parts.number, 4 * BUCKETS, _DEAL)
+        return self._finished(plan, self.parts.number, PLACES_BYTES, _DEAL)
 
     def sort(self, *, is_last: bool) -> Kernel:
         """Each bucket, and what becomes of it: results, or the order to sort again."""

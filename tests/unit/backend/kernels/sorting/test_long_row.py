@@ -101,6 +101,8 @@ def test_kernels_are_four_for_each_key() -> None:
         assert len(units) == 4 * keys
         assert units[3::4] == [BUCKETS] * keys
         assert min(units[1], units[2]) > 1
+        # threads that deal have their places on lines far apart, whatever memory begins at
+        assert sequence.calls[2].kernel.scratch_bytes >= 8 * 64
 
 
 def test_what_stays_with_the_kernel_of_rows() -> None:
