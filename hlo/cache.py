@@ -13,22 +13,22 @@ longest ago go; what the cache did not write stays.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import logging
 import os
 import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from hlo.hashing import DIGEST_BYTES, hasher
+from hlo.logs import Log
 from hlo.source import shown
 
-log = logging.getLogger(__name__)
+log = Log(__name__)
 
 LIMIT_BYTES = 512 * 1024 * 1024
 SWEEP_EVERY = 64  # one of so many files that are written has the folder's size looked at
-DIGEST_BYTES = 32
-MAGIC = b"hlo-object-2\n"
+
+MAGIC = b"hlo-object-3\n"
 HEAD_BYTES = len(MAGIC) + DIGEST_BYTES
 OTHERS_WRITE = 0o022
 TEMPORARY = ".new-"
@@ -40,7 +40,7 @@ _refused: set[str] = set()  # folders that were named in a warning
 
 def key(*texts: str) -> str:
     """The name of what these texts determine."""
-    digest = hashlib.sha256()
+    digest = hasher()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")  # an argument may be any bytes
         digest.update(len(data).to_bytes(8, "little"))
@@ -156,7 +156,7 @@ def _is_own_file(status: os.stat_result) -> bool:
 
 def _head(name: str, body: bytes) -> bytes:
     """What a file begins with."""
-    digest = hashlib.sha256(f"{name}\n".encode())
+    digest = hasher(f"{name}\n".encode())
     digest.update(body)
     return MAGIC + digest.digest()
 

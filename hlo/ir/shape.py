@@ -76,7 +76,7 @@ class Shape(Struct, frozen=True):
 
     @property
     def is_array(self) -> bool:
-        return self.dtype.numpy is not None
+        return self.dtype.items != ""
 
     @property
     def is_tuple(self) -> bool:

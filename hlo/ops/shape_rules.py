@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-import ml_dtypes
 import numpy as np
 
 from hlo.errors import Violation
@@ -102,11 +101,18 @@ def precision(dtype: DType) -> tuple[int, ...]:
     bits = 1 if dtype is PRED else part.bits
     largest = significand = -1
     if part.float_format is not None:
-        finfo = ml_dtypes.finfo if part.bits < 32 else np.finfo
-        limits = finfo(part.numpy)
-        largest = math.frexp(float(limits.max))[1]
+        largest = math.frexp(_largest(part))[1]
         significand = part.float_format.mantissa + 1
     return (int(dtype.is_complex), largest, significand, bits, int(part.is_signed))
+
+
+def _largest(dtype: DType) -> float:
+    """The largest number of a float type."""
+    if dtype.bits >= 32:
+        return float(np.finfo(dtype.numpy).max)
+    import ml_dtypes  # for programs with such types
+
+    return float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]  # it has no types
 
 
 def higher_precision(a: DType, b: DType) -> DType:

@@ -9,10 +9,11 @@ made where neither has them. Imports no other third party: a build loads it.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from pathlib import Path
+
+from hlo.hashing import hasher
 
 FILE = "tables.json"
 FORM = 2  # of the data, and of how they are made
@@ -49,7 +50,7 @@ def marker(rule: str) -> str:
 
 def digest(text: str) -> str:
     """What the tables of a grammar are named by."""
-    return hashlib.sha256(f"{FORM}\n{text}".encode()).hexdigest()
+    return hasher(f"{FORM}\n{text}".encode()).hexdigest()
 
 
 def made(text: str, starts: Iterable[str] = STARTS) -> bytes:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import ml_dtypes
 import numpy as np
 from msgspec.structs import replace
 
@@ -287,6 +286,8 @@ def rounded(dtype: DType, doubles: np.ndarray) -> np.ndarray:
         lost = np.isfinite(doubles) & ~np.isfinite(array.astype(np.float64))
     if lost.any():
         index = int(np.flatnonzero(lost)[0])
+        import ml_dtypes  # of the programs of few users, and of these the wrong ones
+
         bound = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]  # it has no types
         expected = f"{float(bound.min):g} to {float(bound.max):g}, the range of {dtype}"
         raise Violation("literal", "literal", f"{doubles[index]:g}", expected)

@@ -13,7 +13,6 @@ from hlo.parser.engine import Fault, Machine
 from hlo.parser.lexer import Lexer
 from hlo.parser.lines import read_lines
 from hlo.parser.pieces import Declined, read_piece
-from hlo.parser.recovery import next_head, resume
 from hlo.parser.stacks import Callbacks
 from hlo.source import Source, Span
 
@@ -101,6 +100,8 @@ def _read_all(source: Source, start: str, actions: Actions, callbacks: Callbacks
             return
         except Fault as fault:
             actions.errors.append(_error(source, fault))
+            from hlo.parser.recovery import next_head, resume  # for texts with an error
+
             if resume(machine, actions, fault.start):
                 continue
             at = next_head(source.text, max(fault.start, machine.at))

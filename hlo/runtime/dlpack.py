@@ -14,7 +14,6 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 CPU = 1
@@ -63,6 +62,8 @@ def array_of(value: Any) -> np.ndarray:
     name = NAMES.get(tensor.code)
     if name is None or tensor.device != CPU:
         return np.from_dlpack(_given(capsule, tensor))
+    import ml_dtypes  # for those who have such arrays
+
     tensor.code = UNSIGNED
     return np.from_dlpack(_given(capsule, tensor)).view(getattr(ml_dtypes, name))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import re
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hlo.errors import HloError
+from hlo.hashing import hasher
 from hlo.ir.dtype import DTYPES, from_numpy
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
@@ -248,8 +248,8 @@ def full_text(array: np.ndarray) -> str:
 
 def digest(value: object) -> str:
     """A hash of types, shapes and bits."""
-    sha = hashlib.sha256()
+    hashed = hasher()
     for array in leaves(value):
-        sha.update(f"{array.dtype.name}{array.shape}".encode())
-        sha.update(np.ascontiguousarray(array).tobytes())
-    return sha.hexdigest()[:16]
+        hashed.update(f"{array.dtype.name}{array.shape}".encode())
+        hashed.update(np.ascontiguousarray(array).tobytes())
+    return hashed.hexdigest()[:16]

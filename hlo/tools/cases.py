@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -11,6 +10,7 @@ from msgspec import Struct
 
 from hlo import driver
 from hlo.errors import HloError
+from hlo.hashing import hasher
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.tools import arrays
@@ -35,9 +35,9 @@ class Case(Struct, frozen=True):
     @property
     def digest(self) -> str:
         """A hash of the text and of the bits of the values."""
-        sha = hashlib.sha256(self.text.encode())
-        sha.update(arrays.digest(self.values).encode())
-        return sha.hexdigest()[:24]
+        hashed = hasher(self.text.encode())
+        hashed.update(arrays.digest(self.values).encode())
+        return hashed.hexdigest()[:24]
 
     @property
     def size(self) -> int:

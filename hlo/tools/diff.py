@@ -9,13 +9,13 @@ many places (a layer each) is one row. O(instructions), but for tuples of differ
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 
 from msgspec import Struct
 
+from hlo.hashing import hasher
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, post_order
 from hlo.ir.instruction import Instruction
@@ -87,7 +87,7 @@ def _literal(literal: Literal) -> str:
         return "..."
     if literal.value.size == 1:
         return str(literal.value.reshape(()))
-    return f"#{hashlib.sha256(literal.value.tobytes()).hexdigest()[:8]}"
+    return f"#{hasher(literal.value.tobytes()).hexdigest()[:8]}"
 
 
 def _side(module: Module, numbers: dict[object, int], *, metadata: bool) -> _Side:

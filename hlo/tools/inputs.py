@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import ml_dtypes
 import numpy as np
 
 from hlo.errors import HloError
-from hlo.ir.dtype import DType
+from hlo.ir.dtype import ARRAY_TYPES, DType
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.process_memory import check_memory, numpy_problem
@@ -210,4 +209,5 @@ FLOATS: dict[str, Draw] = {
 
 def named_dtype(name: str) -> np.dtype:
     """A NumPy dtype by name, the small types of ml_dtypes included."""
-    return np.dtype(getattr(ml_dtypes, name, name))
+    found = next((row.numpy for row in ARRAY_TYPES if row.items == name), None)
+    return np.dtype(name) if found is None else found

@@ -35,6 +35,8 @@ CHANGED = {
     "once.py _locks": "a set of weak references",
     "parser/actions.py _idle": "a stack: what is taken from it is one thread's",
     "passes/rewriting.py RULES": "entered while modules are imported",
+    "ir/dtype.py _NUMPY": "each entry the same whoever enters it",
+    "ir/dtype.py _BY_NUMPY": "entered before what says that all are there",
     "analysis/selections.py _known": "an answer, the same whoever asks",
 }
 

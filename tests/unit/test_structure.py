@@ -15,8 +15,8 @@ FILES = sorted((ROOT / "hlo").rglob("*.py"))
 
 # Each layer may import itself and what stands before it.
 LAYERS = (
-    ("source", "garbage", "once", "forking", "choices", "progress"),
-    ("entered",),
+    ("source", "garbage", "once", "forking", "choices", "progress", "hashing"),
+    ("entered", "logs"),
     ("errors", "error_codes"),
     ("process_memory", "cache"),
     ("ir",),

@@ -9,7 +9,6 @@ together. Constants are put into the object's bytes: LLVM never reads them as te
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -25,6 +24,7 @@ from hlo.backend.ir.ir_module import LAPACK, IrModule
 from hlo.backend.ir.procedure import Unit
 from hlo.backend.linking import toolchain
 from hlo.backend.linking.options import CODEGEN_LEVEL
+from hlo.hashing import hasher
 from hlo.machine import Machine
 
 T = TypeVar("T")
@@ -199,7 +199,7 @@ def llvm_text(parts: Sequence[Part], exported: Sequence[str], machine: Machine) 
 
 def _mark(data: bytes) -> bytes:
     """What stands where constants will be: no other part of an object has these bytes."""
-    return hashlib.sha256(b"hlo constants" + data).digest()
+    return hasher(b"hlo constants" + data).digest()
 
 
 def _joined(

@@ -5,7 +5,6 @@ module's entry, LinkTable, name --interface--> Interface --call_layout--> CallLa
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 
@@ -20,6 +19,7 @@ from hlo.backend.linking.installing import result_shape
 from hlo.backend.linking.link_table import LinkTable
 from hlo.backend.planning.donation import donated_leaves
 from hlo.errors import HloError
+from hlo.hashing import hasher
 from hlo.ir.dtype import DType
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape, stored
@@ -179,7 +179,7 @@ def interface(
         weights,
         options.is_cancellable,
         tuple(machine.name for machine in machines),
-        hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32],
+        hasher("\n".join(facts).encode()).hexdigest()[:32],
     )
 
 

@@ -7,7 +7,6 @@ Each constant begins on a boundary of ALIGNMENT; equal bytes are there once.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +14,7 @@ from msgspec import Struct
 
 from hlo.backend.entry.c_call_ir import ALIGNMENT
 from hlo.backend.linking.link_table import LinkTable
+from hlo.hashing import hasher
 
 
 class Weights(Struct, frozen=True, eq=False):
@@ -41,7 +41,7 @@ def weights(tables: Sequence[LinkTable]) -> Weights:
         own = []
         for constant in table.constants:
             content = np.ascontiguousarray(constant).reshape(-1).view(np.uint8)
-            key = constant.nbytes, hashlib.sha256(content.data).digest()
+            key = constant.nbytes, hasher(content.data).digest()
             if key not in known:
                 known[key] = end
                 arrays.append(constant)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.backend.emitters import constants, elementwise
-from hlo.backend.emitters import half_arithmetic as by_halves
 from hlo.backend.emitters import uniform_division as by_one
 from hlo.backend.emitters.exactness import is_exact
 from hlo.backend.emitters.table import EMITTERS
@@ -35,7 +34,9 @@ def apply(
         quotient = by_one.quotient(nest, *operands)
         return types.rounded(w, target, quotient, dt.BF16, has_short_nans=True)
     if rounds and is_in_halves(instruction.opcode, instruction.shape.dtype, target):
-        return by_halves.emit(nest, instruction.opcode, operands)
+        from hlo.backend.emitters import half_arithmetic  # for programs that compute in halves
+
+        return half_arithmetic.emit(nest, instruction.opcode, operands)
     lanes = max((types.width(o) for o in operands), default=1)
     wide = [types.splat(w, o, lanes) for o in operands]
     dtype = instruction.shape.dtype

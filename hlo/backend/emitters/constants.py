@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 
 import numpy as np
@@ -11,6 +10,7 @@ from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.types import Lanes
 from hlo.errors import HloError
+from hlo.hashing import hasher
 from hlo.ir.dtype import DType
 from hlo.ir.literal import Literal
 
@@ -55,7 +55,7 @@ def array(w: Writer, literal: Literal) -> Value:
     if literal.is_elided:
         raise HloError("elided-constant", "constant: the value is {...}, expected a literal")
     data = np.ascontiguousarray(literal.array).tobytes()
-    symbol = f".data.{hashlib.sha256(data).hexdigest()[:20]}"
+    symbol = f".data.{hasher(data).hexdigest()[:20]}"
     text = "".join(f"\\{byte:02X}" for byte in data)
     definition = f'private unnamed_addr constant [{len(data)} x i8] c"{text}", align 64'
     w.enter_data(symbol, f"@{symbol} = {definition}")

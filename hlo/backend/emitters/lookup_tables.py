@@ -10,7 +10,6 @@ product 2.5.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 from hlo.backend.emitters import constants
@@ -25,6 +24,7 @@ from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.chains import LANES as _LANES
 from hlo.backend.loops.chains import table_of, uniform
 from hlo.backend.loops.expression import Chain, Expression
+from hlo.hashing import hasher
 from hlo.ir.dtype import DType
 
 _WORD_BYTES = 4
@@ -45,7 +45,7 @@ def _table(nest: Nest, expression: Expression, chain: Chain) -> Value:
         if found is None:
             entries = table_of(expression, chain).entries
             inner = _filling(nest.target, expression, chain, entries)
-            digest = hashlib.sha256(inner.text().encode())
+            digest = hasher(inner.text().encode())
             name = f"hlo.codes.{digest.hexdigest()[:20]}"
             kind = types.storage_scalar(chain.root.shape.dtype)
             filling.enter(nest.w, name, f"[{entries + _EXTRA} x {kind}]", inner)

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from hlo.analysis.leaves import leaf_count
 from hlo.backend.entry import table_ir, watch_ir
 from hlo.backend.entry.byte_orders import hide
-from hlo.backend.entry.even_copies import even
 from hlo.backend.entry.process import POLL_NS
 from hlo.backend.ir.control import Join
 from hlo.backend.ir.definitions import Definitions
@@ -360,6 +359,8 @@ def loop_modules(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> list
 
 
 def _loop_module(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> IrModule:
+    from hlo.backend.entry.even_copies import even  # for programs with short loops
+
     names = dict.fromkeys(name for loop in loops for name in loop.kernels)
     needed = Definitions({MEMCPY.declaration: None, watch_ir.POLLS: None})
     functions = map(inlinable, even([kernels[name].function for name in names]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 
 from hlo.backend.ir.functions import Definition, Function
 from hlo.backend.ir.kernel import Kernel
+from hlo.hashing import hasher
 
 _SYMBOL = re.compile(r"@([\w.$-]+)")
 
@@ -91,7 +91,7 @@ def symbol(kernel: Kernel) -> str:
 
 def digest_of(kernel: Kernel) -> str:
     """A hash of a kernel's text and of what it needs beside it."""
-    digest = hashlib.sha256(kernel.text.encode())
+    digest = hasher(kernel.text.encode())
     for line in (*(x.text for x in kernel.globals), *kernel.declarations):
         digest.update(line.encode())
     return digest.hexdigest()[:20]

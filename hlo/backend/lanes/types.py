@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
-from hlo.backend.lanes.small_floats import decoded_small, encoded_small
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
@@ -84,6 +83,8 @@ def decoded(w: Writer, target: Target, raw: Value, dtype: DType) -> Value:
         value = w.cast("fpext", half, vector_of("float", lanes))
         w.note(value, dt.F16.name, raw)
         return value
+    from hlo.backend.lanes.small_floats import decoded_small  # for programs with such types
+
     value = decoded_small(w, raw, component, has_halves=target.isa.converts_halves)
     w.note(value, component.name, raw)
     return value
@@ -114,6 +115,8 @@ def encoded(w: Writer, target: Target, value: Value, dtype: DType) -> Value:
     if component is dt.F16 and target.isa.converts_halves:
         half = w.cast("fptrunc", value, vector_of("half", lanes))
         return w.cast("bitcast", half, storage)
+    from hlo.backend.lanes.small_floats import encoded_small  # as above
+
     return encoded_small(w, value, component)
 
 

@@ -5,13 +5,14 @@ Signature, FrameLayout, entry address --fast_call--> Python built-in functions
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 
 import numpy as np
 from msgspec import Struct
 
 from hlo.backend.entry import process
-from hlo.backend.entry.layouts import Record, Row
+from hlo.backend.entry.layouts import Object, Record, Row
 from hlo.backend.linking.native import NativeCall
 from hlo.ir.shape import Shape, stored
 from hlo.runtime.frames import FrameLayout
@@ -104,10 +105,14 @@ def foreign_words(foreign: Foreign) -> np.ndarray:
 
 
 def number_words(shape: Shape) -> tuple[int, int]:
-    """What a scalar's row says of the objects it takes beside arrays."""
+    """What a scalar's row says of the objects it takes beside arrays: none of a type whose objects
+    hold their bytes elsewhere than behind their first two words.
+    """
     if shape.rank or shape.dtype.numpy is None:
         return 0, 0
-    return process.kind(shape.dtype), id(shape.dtype.numpy.type)
+    kind, probe = shape.dtype.numpy.type, np.ones((), np.int8).astype(shape.dtype.numpy)[()]
+    held = ctypes.string_at(id(probe) + Object.content.offset, probe.nbytes)
+    return (process.kind(shape.dtype), id(kind)) if held == probe.tobytes() else (0, 0)
 
 
 class KeptRecord(np.ndarray):

@@ -11,7 +11,6 @@ kept, nor are those with large constants.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from msgspec.structs import replace
 import hlo
 from hlo import cache
 from hlo.backend.linking.link_table import LinkTable
+from hlo.hashing import hasher
 from hlo.ir.computation import Computation
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
@@ -53,7 +53,7 @@ def key(module: Module, *options: str) -> str:
 def sources_digest() -> str:
     """A digest of the names, sizes and times of this package's files, but for what reads and
     writes texts (UNASKED)."""
-    digest = hashlib.sha256()
+    digest = hasher()
     waiting = [hlo.__path__[0]]
     while waiting:
         folder = waiting.pop()
@@ -75,7 +75,7 @@ def module_digest(module: Module) -> str:
     """A digest of header, names, instructions and constants. Of a broken module too: edges that
     lead out of it count as -1."""
     header = [module.name, *(f"{n}={v!r}" for n, v in sorted(module.attributes.items()))]
-    digest = hashlib.sha256("\n".join(header).encode())
+    digest = hasher("\n".join(header).encode())
     number = {computation: n for n, computation in enumerate(module.computations)}
     shapes: dict[int, str] = {}
 
@@ -116,7 +116,7 @@ def _literal(literal: Literal) -> str:
     if literal.value is None:
         return "{...}"
     data = literal.value.tobytes()
-    return data.hex() if len(data) <= 64 else hashlib.sha256(data).hexdigest()
+    return data.hex() if len(data) <= 64 else hasher(data).hexdigest()
 
 
 def store(name: str, table: LinkTable, bodies: Sequence[bytes]) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
 from msgspec import Struct
@@ -300,6 +300,29 @@ def object_codes(modules: Sequence[IrModule]) -> list[bytes]:
     return in_parallel(lambda number: object_code(modules[number]), lengths)
 
 
+class Worker(threading.Thread):
+    """A thread that begins at once, and whose error is raised by `check`, when it has ended. Not
+    of concurrent.futures, which takes as long to import as LLVM takes for a module.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__(name="hlo-code")
+        self._work = work
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # raised in the thread that waits
+            self._error = error
+
+    def check(self) -> None:
+        """Raise what ended it."""
+        if self._error is not None:
+            raise self._error
+
+
 def in_parallel(code: Callable[[int], bytes], lengths: Sequence[int]) -> list[bytes]:
     """What a function makes of modules by number, on as many threads as there are processors.
 
@@ -324,10 +347,13 @@ def in_parallel(code: Callable[[int], bytes], lengths: Sequence[int]) -> list[by
     if workers < 2 or not initialise():
         work()
     else:
-        with ThreadPoolExecutor(workers - 1) as pool:
-            others = [pool.submit(work) for _ in range(workers - 1)]
+        others = [Worker(work) for _ in range(workers - 1)]
+        try:
             work()
+        finally:
+            for other in others:
+                other.join()
         for other in others:
-            other.result()
+            other.check()
     tell("machine code", len(made), len(lengths))
     return [made[n] for n in range(len(lengths))]

@@ -15,7 +15,7 @@ from hlo.backend.loops.nest_schedule import LIGHT, UNITS, NestSchedule
 from hlo.backend.loops.outputs import Output, is_interleaved
 from hlo.backend.loops.reductions import UNROLLED, is_short_row
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail
-from hlo.backend.loops.vectors import MOST_INTERLEAVED, MOST_LANES, fitting, narrowed
+from hlo.backend.loops.vectors import MOST_INTERLEAVED, MOST_LANES, fitting, narrowed, takes_rows
 from hlo.indexing.reductions import reduction_dims
 
 # Elements of a block of squares, along the operand's rows and across them.
@@ -61,7 +61,10 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
     domain, lanes = schedule.domain, schedule.lanes
     extents = domain.extents
     count = next((c for c in range(1, len(extents)) if prod(extents[:c]) == kept), 0)
-    if not count or extents[count - 1] < lanes:
+    if count and not domain.trace.reductions:  # a few rows of a few
+        lanes = narrowed(extents[count - 1], lanes)
+        schedule = replace(schedule, lanes=lanes)
+    elif not count or extents[count - 1] < lanes:
         return None
     reduced, length = prod(extents[count:]), extents[count - 1]
     place = domain.outputs[0].place(domain.own_index)
@@ -78,7 +81,7 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
     visits = _visits(vectors, unroll, in_one=in_one)
     step = unroll * lanes
     wanted = -(-UNITS // units)
-    block = max(step, length // wanted // step * step)
+    block = max(step, length // wanted // step * step) if wanted > 1 else length
     for k in range(count - 1):
         schedule = schedule.with_axis(k, role=Role.PARALLEL)
     for k in range(count, len(extents)):
@@ -107,8 +110,7 @@ def rows_of_few(schedule: NestSchedule) -> int:
     if domain.trace.reductions and not _are_costly_short_sums(schedule):
         return 0
     *_, rows, length = domain.extents
-    few = range(2, MOST_INTERLEAVED + 1)
-    if length not in few or rows < 2 * lanes or domain.weight > LIGHT * few.stop:
+    if not takes_rows(rows, length, lanes) or domain.weight > LIGHT * (MOST_INTERLEAVED + 1):
         return 0
     *_, row, place = domain.variables
     for output in domain.outputs:

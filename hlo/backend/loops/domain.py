@@ -21,7 +21,7 @@ from hlo.analysis.reducers import reducer_of
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.outputs import Output, is_interleaved
 from hlo.backend.loops.trace import Trace, trace
-from hlo.backend.loops.vectors import MOST_INTERLEAVED
+from hlo.backend.loops.vectors import MOST_INTERLEAVED, takes_rows
 from hlo.indexing import affine, spaces
 from hlo.indexing.affine import DivMod, Expr, Index, Variable
 
@@ -193,8 +193,7 @@ def _is_few_wide(whole: Domain, lanes: int) -> bool:
     """
     return (
         len(whole.dims) > 1
-        and 2 <= whole.dims[-1] <= MOST_INTERLEAVED
-        and whole.dims[-2] >= 2 * lanes
+        and takes_rows(whole.dims[-2], whole.dims[-1], lanes)
         and all(o.dims[-1] == whole.dims[-1] and is_interleaved(o) for o in whole.outputs)
     )
 

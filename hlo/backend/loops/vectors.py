@@ -11,6 +11,14 @@ MOST_INTERLEAVED = 4  # The most vectors whose lanes are stored turn by turn.
 MOST_LANES = 16  # The most lanes that each load a row of their own.
 
 
+def takes_rows(rows: int, length: int, lanes: int) -> bool:
+    """Whether lanes take a row of a few elements each, a vector for each place in a row: that is
+    half as many vectors, at most, as there are rows, each of which would be a short one else.
+    """
+    vectors = length * -(-rows // lanes)
+    return 2 <= length <= MOST_INTERLEAVED and 2 * vectors <= rows
+
+
 def fitting(length: int, lanes: int) -> int:
     """The lanes of a loop's vectors: fewer than full ones where a short one is all there is.
 

@@ -15,23 +15,23 @@ Array = np.ndarray
 
 UNSIGNED_OF_BYTES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 SIGNED_OF_BYTES = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
-BY_NUMPY: dict[np.dtype, DType] = {t.numpy: t for t in dt.ARRAY_TYPES if t.numpy is not None}
-WIDER: dict[np.dtype, type[np.generic]] = {
-    **{n: np.float32 for n, t in BY_NUMPY.items() if t.is_float and t.bits < 32},
-    **{n: np.int8 for n, t in BY_NUMPY.items() if t.is_signed and t.bits < 8},
-    **{n: np.uint8 for n, t in BY_NUMPY.items() if t.is_unsigned and t.bits < 8},
-}
 
 
 def dtype_of(array: Array) -> DType:
     """The element type of an array that the program handed on."""
-    return BY_NUMPY[array.dtype]
+    found = dt.from_numpy(array.dtype)
+    assert found is not None, "a program's arrays hold elements of HLO's types"
+    return found
 
 
 def widen(array: Array) -> Array:
     """The same values in a type that NumPy computes in: f32 for narrower floats, a byte for s4."""
-    wide = WIDER.get(array.dtype)
-    return array if wide is None else array.astype(wide)
+    dtype = dtype_of(array)
+    if dtype.is_narrow_float:
+        return array.astype(np.float32)
+    if dtype.is_integral and dtype.bits < 8:
+        return array.astype(np.int8 if dtype.is_signed else np.uint8)
+    return array
 
 
 def wrapped(wide: Array, dtype: DType) -> Array:

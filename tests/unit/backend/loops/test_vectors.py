@@ -1,6 +1,6 @@
 """How many lanes vectors have."""
 
-from hlo.backend.loops.vectors import covering, fitting, narrowed
+from hlo.backend.loops.vectors import covering, fitting, narrowed, takes_rows
 
 
 def test_only_powers_of_two_below_a_vector_fit() -> None:
@@ -13,3 +13,9 @@ def test_divisions_of_few_columns_are_in_short_vectors() -> None:
 
 def test_a_short_reduction_is_covered_by_one_short_vector() -> None:
     assert [covering(n, 16) for n in (1, 2, 3, 5, 8, 9, 17)] == [16, 2, 4, 8, 8, 16, 16]
+
+
+def test_lanes_take_rows_where_that_is_half_as_many_vectors() -> None:
+    assert [takes_rows(rows, 2, 16) for rows in (3, 4, 8, 16, 24)] == [False, *[True] * 4]
+    assert [takes_rows(rows, 4, 16) for rows in (4, 7, 8, 17, 32)] == [False, False, *[True] * 3]
+    assert not takes_rows(1000, 5, 16)

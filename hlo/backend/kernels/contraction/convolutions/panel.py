@@ -12,14 +12,13 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.backend.ir.arithmetic import add, advanced, times
+from hlo.backend.ir.arithmetic import add, advanced, divided, times
 from hlo.backend.ir.called import as_function
 from hlo.backend.ir.control import each
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.convolutions.form import Form
-from hlo.backend.kernels.contraction.problem.ring import Parts, element_address, loaded
-from hlo.backend.lanes.transposed import turned_parts
+from hlo.backend.kernels.contraction.problem.ring import Parts
 from hlo.indexing.affine import row_major_strides
 
 FEWEST = 2  # Positions at the border from which a panel of the kernel is made.
@@ -82,7 +81,10 @@ class Panel(Struct, frozen=True):
         return tuple(w.load(place, self.type, form.ring.scalar_bytes) for place in addresses)
 
     def packing(self) -> Kernel:
-        """A function of the factor, the panel and the chunk of features."""
+        """A function of the factor, the panel and the chunk of features, which gathers:
+        squares that are turned in registers would gain a few per cent of a convolution of infinite
+        numbers, and take LLVM as long as all of a small one.
+        """
         w, form = Writer(), self.form
         parts, stride = form.ring.parts, form.strides[self.side][self.features]
         factor, panel = Value("%factor", "ptr"), Value("%panel", "ptr")
@@ -90,45 +92,22 @@ class Panel(Struct, frozen=True):
         first = add(w, times(w, run, form.run), firsts[0])
         last = add(w, times(w, run, form.run), w.int(form.run - form.lanes))
 
-        depth = min(form.lanes, stride)  # rows of the panel that are made together
-        depth = depth if depth == form.lanes else 1
-        blocks = -(-stride // depth)
-
-        def block(before: Value, b: Value) -> None:
-            after = w.intrinsic("llvm.umin", "i64", times(w, b, depth), w.int(stride - depth))
-            number = add(w, times(w, before, stride), after)
+        def row(number: Value) -> None:
+            before = divided(w, number, stride)
+            after = w.binary("sub", number, times(w, before, stride))
             moved = add(w, times(w, before, stride * form.features), after)
 
             def vector(v: Value) -> None:
                 start = add(w, first, times(w, v, form.lanes))
                 feature = times(w, w.intrinsic("llvm.umin", "i64", start, last), stride)
-                rows = self._square(w, factor, add(w, moved, feature), depth)
-                for r, values in enumerate(rows):
-                    row = times(w, add(w, number, w.int(r)), form.vectors)
-                    at = times(w, add(w, row, v), parts)
-                    for k, value in enumerate(values):
-                        place = advanced(w, panel, add(w, at, w.int(k)), self.type)
-                        w.store(value, place, form.ring.scalar_bytes)
+                values = form.load(w, factor, self.side, add(w, moved, feature), stride)
+                at = times(w, add(w, times(w, number, form.vectors), v), parts)
+                for k, value in enumerate(values):
+                    place = advanced(w, panel, add(w, at, w.int(k)), self.type)
+                    w.store(value, place, form.ring.scalar_bytes)
 
             each(w, w.int(0), w.int(form.vectors), vector)
 
-        def rows_before(before: Value) -> None:
-            each(w, w.int(0), w.int(blocks), lambda b: block(before, b))
-
-        each(w, w.int(0), w.int(self.rows // stride), rows_before)
+        each(w, w.int(0), w.int(self.rows), row)
         parameters = factor, panel, Value("%chunk", "i64")
         return as_function(w, parameters, has_entry=False, is_glue=True)
-
-    def _square(self, w: Writer, factor: Value, at: Value, depth: int) -> list[Parts]:
-        """Vectors of features at neighbouring places of the other dimensions."""
-        form = self.form
-        stride = form.strides[self.side][self.features]
-        if depth == 1:
-            return [form.load(w, factor, self.side, at, stride)]
-        dtype = form.shapes[self.side].dtype
-        columns = []
-        for lane in range(form.lanes):
-            place = element_address(w, factor, add(w, at, w.int(lane * stride)), dtype)
-            columns.append(loaded(w, form.ring, dtype, place, depth))
-        parts = [turned_parts(w, list(column)) for column in zip(*columns, strict=True)]
-        return list(zip(*parts, strict=True))
