@@ -151,7 +151,8 @@ class Compilation:
     @cached_property
     def implementations(self) -> Implementations:
         """The kernels of each instruction, which say what may work in place."""
-        return implementations(self.schedule, self.target, self.makers)
+        target = replace(self.target, is_alone=self.threads == 1)
+        return implementations(self.schedule, target, self.makers)
 
     @cached_property
     def buffers(self) -> BufferPlan:

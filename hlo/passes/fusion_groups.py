@@ -36,7 +36,7 @@ from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
 from hlo.ops.table import Trait, has_trait
-from hlo.passes.fusion_axes import PICKED, STAGES, UNKNOWN, Axes, Group, fixed_dims, joint_axes
+from hlo.passes.fusion_axes import STAGES, UNKNOWN, Axes, Group, fixed_dims, joint_axes
 from hlo.passes.fusion_repeats import (
     CHEAP,
     MOST_REPEATED,
@@ -47,7 +47,9 @@ from hlo.passes.fusion_repeats import (
     is_read_often,
     is_worth_repeating,
     may_repeat,
+    picks_few,
     views_memory,
+    whole_users,
 )
 from hlo.passes.liveness import awaited
 from hlo.passes.patterns.matching import ints
@@ -124,8 +126,8 @@ def _join(
         # To look at its operands for each of them is quadratic.
         return stays("the concatenate that uses it has so many operands that it only copies")
     axes = {group: joint_axes(group, producer) for group in found}
-    whole = sum(not _picks_few(producer, a) for a in axes.values())
-    if whole > 1 and not may_repeat(producer, len(found)):
+    whole = whole_users(producer, axes)
+    if whole > 1 and not may_repeat(producer, whole):
         return stays(f"{whole} kernels use it, and to compute it in each costs more than memory")
     for group, own in axes.items():
         if own is None:
@@ -239,15 +241,6 @@ def _joins_short_rows(member: Instruction) -> bool:
     return is_last and 2 * length < _LEAST_LANES * len(member.operands)
 
 
-def _picks_few(producer: Instruction, axes: Axes | None) -> bool:
-    """Whether a group needs no more than it takes to compute what it picks again."""
-    if not axes or axes[0][0] != PICKED or len(set(axes)) > 1:
-        return False
-    _, picks = axes[0]
-    least = 1 if op_cost(producer) <= CHEAP else 8
-    return producer.opcode != "reduce" and picks * least <= producer.shape.size
-
-
 def _enter(group: Group, member: Instruction, axes: Axes) -> None:
     group.members[member] = axes
     _count(group, member)
@@ -287,7 +280,7 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
     cost = op_cost(producer)
     if cost >= _COSTLY and any(map(_joins_short_rows, group.members)):
         return stays("few of a vector's lanes would compute it, for rows of several arrays meet")
-    is_once = cost == 0 or _picks_few(producer, axes) or _is_once(group, producer, axes)
+    is_once = cost == 0 or picks_few(producer, axes) or _is_once(group, producer, axes)
     if is_once or (_finishes_reduction(producer) and _reorder(group, producer, axes)):
         return True
     if group.repeated + cost > (MOST_REPEATED if is_made_of_little(producer) else CHEAP):

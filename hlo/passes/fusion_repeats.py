@@ -13,12 +13,13 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.permutation import compose, is_identity
 from hlo.machine import COMMON
 from hlo.ops.table import INDEX_MAPS, Trait, has_trait, opcodes
-from hlo.passes.fusion_axes import users_in
+from hlo.passes.fusion_axes import PICKED, Axes, Group, users_in
 from hlo.passes.patterns.matching import ints
 
 CHEAP = 3  # Ops of an element that may be computed again for every use.
 MOST_REPEATED = 6  # Ops of an element that take about as long as a write and a read of memory.
 _MOST_SEARCHED = 16
+_FEW = 0.25  # Of a cheap producer's elements: what kernels beside the main one may compute again.
 # Reading so many bytes per byte made is as good as reading one: what broadcasts repeat.
 _SPREAD = 1.125
 _MANY_BEHIND_BITS = 48  # Instructions that make bits: random ones take more than a hundred.
@@ -178,3 +179,24 @@ def is_worth_repeating(producer: Instruction, count: float) -> bool:
         operands = dict.fromkeys(top.operands)
         waiting += [o for o in operands if is_elementwise(o) and len(o.users) == 1]
     return (count - 1) * cost <= MOST_REPEATED
+
+
+def whole_users(producer: Instruction, axes: Mapping[Group, Axes | None]) -> int:
+    """How many groups need more of a producer than is worth keeping: those that pick or slice
+    little of it compute that again. All slices together have to be little."""
+    whole = [group for group, own in axes.items() if not picks_few(producer, own)]
+    if len(whole) < 2 or producer.opcode == "reduce":
+        return len(whole)
+    least = 1 if op_cost(producer) <= CHEAP else 8
+    parts = [least * evaluations(producer, group.counts) for group in whole]
+    few = [part for part in parts if part <= _FEW]
+    return len(whole) - len(few) if sum(few) <= _FEW else len(whole)
+
+
+def picks_few(producer: Instruction, axes: Axes | None) -> bool:
+    """Whether a group needs no more than it takes to compute what it picks again."""
+    if not axes or axes[0][0] != PICKED or len(set(axes)) > 1:
+        return False
+    _, picks = axes[0]
+    least = 1 if op_cost(producer) <= CHEAP else 8
+    return producer.opcode != "reduce" and picks * least <= producer.shape.size

@@ -28,6 +28,8 @@ class Target(Struct, frozen=True):
     fills: whether what loads the code fills its tables (ir/filling.py). is_small: whether little
     code is worth more than fast code, where results do not depend on it. seeks_lapack: whether
     LAPACK's routines have to be found in this process; else whoever links the code has them all.
+    is_alone: whether one thread runs all of it: what only several make fast is left out, where
+    results do not depend on it.
     """
 
     machine: Machine
@@ -37,6 +39,7 @@ class Target(Struct, frozen=True):
     fills: bool = True
     is_small: bool = False
     seeks_lapack: bool = True
+    is_alone: bool = False
 
     @property
     def vector_bytes(self) -> int:

@@ -16,6 +16,7 @@ from hlo.backend.loops.outputs import Output, is_interleaved
 from hlo.backend.loops.reductions import UNROLLED, is_short_row
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail
 from hlo.backend.loops.vectors import MOST_INTERLEAVED, MOST_LANES, fitting, narrowed, takes_rows
+from hlo.indexing.reductions import reduction_dims
 
 # Elements of a block of squares, along the operand's rows and across them.
 _BLOCK_SIDES = (256, 64)
@@ -98,12 +99,15 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
 
 def rows_of_few(schedule: NestSchedule) -> int:
     """How many rows of a few results there are (points, pixels, pairs of which each member is
-    computed otherwise), if lanes take a row each; 0 if the results are no such rows.
+    computed otherwise, or something costly of a short sum), if lanes take a row each; 0 if the
+    results are no such rows.
 
     Each place in a row is written out, and the rows of a vector are put together in registers.
     """
     domain, lanes = schedule.domain, schedule.lanes
-    if len(domain.extents) < 2 or domain.trace.reductions or domain.outer or domain.trace.is_open:
+    if len(domain.extents) < 2 or domain.outer or domain.trace.is_open:
+        return 0
+    if domain.trace.reductions and not _are_costly_short_sums(schedule):
         return 0
     *_, rows, length = domain.extents
     if not takes_rows(rows, length, lanes) or domain.weight > LIGHT * (MOST_INTERLEAVED + 1):
@@ -116,6 +120,20 @@ def rows_of_few(schedule: NestSchedule) -> int:
         if not is_interleaved(output):
             return 0
     return prod(domain.extents[:-1])
+
+
+def _are_costly_short_sums(schedule: NestSchedule) -> bool:
+    """Whether few terms make each result of short rows, of which something costly is computed: a
+    power of what a small matrix makes of a point. Lanes over its columns would be idle for the most
+    part; to put rows together costs cheap results more than that (twice the time).
+    """
+    domain = schedule.domain
+    terms = (
+        prod(reduce.operands[0].shape.dims[d] for d in reduction_dims(reduce).reduced)
+        for reduce, _ in domain.trace.reductions
+    )
+    is_idle = 2 * domain.extents[-1] <= schedule.lanes
+    return is_idle and domain.trace.heavy > 0 and all(n <= MOST_INTERLEAVED for n in terms)
 
 
 def _visits(vectors: int, unroll: int, *, in_one: bool) -> int:

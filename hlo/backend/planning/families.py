@@ -42,7 +42,7 @@ def kernel_makers(
 
             return (partial(contraction_kernels, known=known),)
         case KernelFamily.SORT:
-            return (_sorting(instruction),)
+            return _sorting(instruction)
         case KernelFamily.SCATTER:
             from hlo.backend.kernels.scatter.scatter import scatter_kernel
             from hlo.backend.kernels.scatter.wide import wide_scatter_kernels
@@ -100,14 +100,15 @@ def unprepared_makers(instruction: Instruction, known: KnownLeaves) -> tuple[Ker
     return kernel_makers(instruction)
 
 
-def _sorting(instruction: Instruction) -> KernelMaker:
+def _sorting(instruction: Instruction) -> tuple[KernelMaker, ...]:
     if instruction.opcode == "topk":
         from hlo.backend.kernels.sorting.topk import topk_kernel
 
-        return topk_kernel
+        return (topk_kernel,)
+    from hlo.backend.kernels.sorting.long_row import long_row_kernels
     from hlo.backend.kernels.sorting.sort import sort_kernel
 
-    return sort_kernel
+    return (long_row_kernels, sort_kernel)
 
 
 def _fused() -> tuple[KernelMaker, ...]:

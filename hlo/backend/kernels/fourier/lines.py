@@ -34,6 +34,7 @@ from hlo.backend.kernels.fourier.plan import (
     factors,
     roots,
 )
+from hlo.backend.kernels.fourier.tables import constant_table
 from hlo.backend.kernels.linear_algebra.matrices import Numbers
 from hlo.backend.lanes.masked import below
 from hlo.backend.lanes.nest import Nest
@@ -41,7 +42,6 @@ from hlo.backend.lanes.transposed import transposed
 
 Fetch = Callable[[Value], Parts]
 Put = Callable[[Value, Parts], None]
-_BYTES = tuple(f"\\{byte:02X}" for byte in range(256))  # Each byte as LLVM writes it in a constant.
 
 
 def lines_kernel(lines: Lines, target: Target) -> Kernel:
@@ -187,15 +187,34 @@ class _Build:
         n = self.lines
         if not n.total:
             return number
-        k = np.arange(n.size)[:, None] * np.arange(self.groups * self.lanes)[None, :]
-        name = f"twist.{n.total}.{n.size}"
-        table = self._table(name, lambda: roots(k, n.total), planes=True)
-        index = add(self.w, times(self.w, e, self.groups * self.lanes), self.first)
-        plane = n.size * self.groups * self.lanes
-        root = self.numbers.planes(table, index, plane, self.lanes)
+        root = self._twist_of_two(e) if n.is_far else self._twist(e)
         if n.is_inverse:
             root = (root[0], self.w.unary("fneg", root[1]))
         return self.complex.times(number, root)
+
+    def _twist(self, e: Value) -> Parts:
+        n, lanes = self.lines, self.groups * self.lanes
+        k = np.arange(n.size)[:, None] * np.arange(lanes)[None, :]
+        name = f"twist.{n.total}.{n.size}"
+        table = self._table(name, lambda: roots(k, n.total), planes=True)
+        index = add(self.w, times(self.w, e, lanes), self.first)
+        return self.numbers.planes(table, index, n.size * lanes, self.lanes)
+
+    def _twist_of_two(self, e: Value) -> Parts:
+        """The root of the vector's first line times that of the lane's distance from it."""
+        n, w, groups = self.lines, self.w, self.groups
+        k = np.arange(n.size)[:, None]
+        name = f"twist.{n.total}.{n.size}.{self.lanes}"
+        first = self._table(
+            f"{name}.lines", lambda: roots(k * self.lanes * np.arange(groups)[None, :], n.total)
+        )
+        apart = self._table(
+            f"{name}.lanes", lambda: roots(k * np.arange(self.lanes)[None, :], n.total), planes=True
+        )
+        group = w.binary("udiv", self.first, w.int(self.lanes))
+        index, plane = times(w, e, self.lanes), n.size * self.lanes
+        near = self.numbers.planes(apart, index, plane, self.lanes)
+        return self.complex.times(near, self._entry(first, add(w, times(w, e, groups), group)))
 
     def _rows(self, base: Value, side: Side) -> list[Value]:
         """Where each lane's line begins; lanes beyond the last repeat it."""
@@ -364,17 +383,7 @@ class _Build:
         return tuple(w.splat(part, self.lanes) for part in found)
 
     def _table(self, name: str, values: Callable[[], np.ndarray], *, planes: bool = False) -> Value:
-        """Numbers as a constant beside the kernel; planes: all real parts first."""
-        scalar = np.float64 if self.numbers.ring.scalar == "double" else np.float32
-        symbol = f".{name}.{np.dtype(scalar).name}"
-        if symbol not in self.w.globals:
-            numbers = values()
-            parts = np.stack([numbers.real, numbers.imag], 0 if planes else -1)
-            data = parts.astype(scalar).tobytes()
-            text = "".join(map(_BYTES.__getitem__, data))
-            definition = f'private unnamed_addr constant [{len(data)} x i8] c"{text}", align 64'
-            self.w.enter_data(symbol, f"@{symbol} = {definition}")
-        return Value(f"@{symbol}", "ptr")
+        return constant_table(self.numbers, name, values, planes=planes)
 
     def _convolved(self, *, inverse: bool) -> int:
         """Bluestein: a transform of any length n as a convolution with a chirp, of length m."""

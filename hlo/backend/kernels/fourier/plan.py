@@ -16,6 +16,7 @@ from msgspec import Struct
 from hlo.ir.dtype import DType
 
 LARGEST_FACTOR = 13
+MOST_TWIST_BYTES = 1 << 19  # The most bytes of the twist, which is a constant of the code.
 SMOOTH = (2, 3, 5)  # The factors of a convolution's length.
 
 
@@ -54,6 +55,11 @@ class Lines(Struct, frozen=True):
     @property
     def is_inverse(self) -> bool:
         return self.kind.startswith("I")
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the twist is a product of two numbers, as a table of it would be too large."""
+        return self.total * self.complex.item_bytes > MOST_TWIST_BYTES
 
     @property
     def folds(self) -> bool:

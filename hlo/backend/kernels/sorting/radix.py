@@ -9,17 +9,18 @@ sorted by insertion.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Struct
 
 from hlo.backend.ir.values import lanes_of, scalar_of
 from hlo.backend.ir.writer import Value, Writer, vector_of
-from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.nest import Bound, Nest
 from hlo.backend.lanes.open_loops import repeat_while, when
 
 _INSERTION = 40  # Rows up to this length are not worth the counters.
 _LONG = 1024  # Rows from this length on are worth digits of 11 bits.
-_SUMMED = 16  # Counters that are summed together.
+SUMMED = 16  # Counters that are summed together.
 Key = Callable[[Value, int], Value]  # (position, lanes) -> keys
 
 
@@ -89,7 +90,7 @@ class RadixForm(Struct, frozen=True):
         def step(j: Value, _: list[Value]) -> list[Value]:
             narrow = w.load(w.address(positions, j, "i32"), "i32")
             position = w.cast("zext", narrow, "i64")
-            self._write(nest, columns, j, key(position, 1), position)
+            self.write(nest, columns, j, key(position, 1), position)
             return []
 
         nest.loop(0, self.count, 1, [], step)
@@ -101,7 +102,7 @@ class RadixForm(Struct, frozen=True):
 
         def write(width: int) -> Callable[[Value, list[Value]], list[Value]]:
             def step(j: Value, _: list[Value]) -> list[Value]:
-                self._write(nest, columns, j, key(j, width), j)
+                self.write(nest, columns, j, key(j, width), j)
                 return []
 
             return step
@@ -110,7 +111,7 @@ class RadixForm(Struct, frozen=True):
         if lanes > 1:
             nest.loop(whole, self.count, 1, [], write(1))
 
-    def _write(
+    def write(
         self, nest: Nest, columns: list[Value], j: Value, key: Value, position: Value
     ) -> None:
         """Records j, j+1, ... of keys and positions that count up from `position`."""
@@ -126,11 +127,16 @@ class RadixForm(Struct, frozen=True):
 
     def position(self, nest: Nest, columns: list[Value], j: Value) -> Value:
         """The position (i64) that record j holds."""
+        w, types = nest.w, self.column_types
+        record = [w.load(w.address(c, j, t), t) for c, t in zip(columns, types, strict=True)]
+        return self.position_of(nest, record)
+
+    def position_of(self, nest: Nest, record: list[Value]) -> Value:
+        """The position (i64) that a record's columns say."""
         w = nest.w
         if self.beside:
-            return w.cast("zext", w.load(w.address(columns[1], j, "i32"), "i32"), "i64")
-        record = w.load(w.address(columns[0], j, "i64"), "i64")
-        return w.binary("and", record, w.int(0xFFFFFFFF))
+            return w.cast("zext", record[1], "i64")
+        return w.binary("and", record[0], w.int(0xFFFFFFFF))
 
     # -- sorting -----------------------------------------------------------------------------
 
@@ -161,16 +167,14 @@ class RadixForm(Struct, frozen=True):
     def _count(self, nest: Nest, records: Value, counters: Value) -> None:
         """How often each value of each digit occurs."""
         w = nest.w
-        size = 4 * (self.digits << self.digit)
-        w.fill_bytes(counters, 0, size)
+        w.fill_bytes(counters, 0, 4 * (self.digits << self.digit))
 
         def step(j: Value, _: list[Value]) -> list[Value]:
             record = w.load(w.address(records, j, self.record), self.record)
             for p in range(self.digits):
                 digit = self._digit(nest, record, w.int(p))
                 at = w.binary("add", digit, w.int(p << self.digit))
-                slot = w.address(counters, at, "i32")
-                w.store(w.binary("add", w.load(slot, "i32"), w.int(1, "i32")), slot)
+                count_one(nest, counters, at)
             return []
 
         nest.loop(0, self.count, 1, [], step)
@@ -186,49 +190,44 @@ class RadixForm(Struct, frozen=True):
         differs = w.compare("icmp ne", of_sample, w.int(self.count, "i32"))
 
         def move() -> None:
-            self._start_places(nest, table)
-
-            def step(j: Value, _: list[Value]) -> list[Value]:
-                records = [
-                    w.load(w.address(c, j, t), t)
-                    for c, t in zip(source, self.column_types, strict=True)
-                ]
-                slot = w.address(table, self._digit(nest, records[0], p), "i32")
-                place = w.load(slot, "i32")
-                w.store(w.binary("add", place, w.int(1, "i32")), slot)
-                wide = w.cast("zext", place, "i64")
-                for record, column in zip(records, target, strict=True):
-                    w.store(record, w.address(column, wide, record.type))
-                return []
-
-            nest.loop(0, self.count, 1, [], step)
+            start_places(nest, table, 1 << self.digit)
+            digit = partial(self._digit, nest, place=p)
+            self.scatter(nest, digit, table, (source, target), (0, self.count))
 
         when(nest, differs, move)
         swapped = [w.select(differs, t, s) for s, t in zip(source, target, strict=True)]
         return [*swapped, *(w.select(differs, s, t) for s, t in zip(source, target, strict=True))]
 
-    def _start_places(self, nest: Nest, table: Value) -> None:
-        """Counts become the position of each value's first record: prefix sums, lanes at a time."""
+    def scatter(
+        self,
+        nest: Nest,
+        digit: Callable[[Value], Value],
+        places: Value,
+        columns: tuple[list[Value], list[Value]],
+        bounds: tuple[Bound, Bound],
+    ) -> None:
+        """Move the records of a range from the first columns to the second: each to the next place
+        of its digit."""
         w = nest.w
-        type = vector_of("i32", _SUMMED)
 
-        def step(d: Value, total: list[Value]) -> list[Value]:
-            slot = w.address(table, d, "i32")
-            counts = w.load(slot, type)
-            sums = counts
-            for distance in _powers_below(_SUMMED):
-                sums = w.binary("add", sums, _moved_up(nest, sums, distance))
-            before = w.binary("add", w.binary("sub", sums, counts), w.splat(total[0], _SUMMED))
-            w.store(before, slot)
-            return [w.binary("add", total[0], w.extract(sums, _SUMMED - 1))]
+        def step(j: Value, _: list[Value]) -> list[Value]:
+            records = [
+                w.load(w.address(c, j, t), t)
+                for c, t in zip(columns[0], self.column_types, strict=True)
+            ]
+            place = count_one(nest, places, digit(records[0]))
+            wide = w.cast("zext", place, "i64")
+            for record, column in zip(records, columns[1], strict=True):
+                w.store(record, w.address(column, wide, record.type))
+            return []
 
-        nest.loop(0, 1 << self.digit, _SUMMED, [w.int(0, "i32")], step)
+        nest.loop(*bounds, 1, [], step)
 
-    def _key(self, nest: Nest, record: Value) -> Value:
-        """What of a record decides; the positions of equal keys do not."""
+    def key(self, nest: Nest, record: Value) -> Value:
+        """What of a record decides, or of a vector of them; the positions of equal keys do not."""
         if not self.joined:
             return record
-        return nest.w.binary("lshr", record, nest.w.int(32))
+        return nest.w.binary("lshr", record, nest.w.int(32, record.type))
 
     def _insert(self, nest: Nest, columns: list[Value]) -> None:
         """Insertion sort: greater records move up until the new one fits."""
@@ -245,7 +244,7 @@ class RadixForm(Struct, frozen=True):
                 below = w.binary("sub", state[0], w.int(1))
                 safe = w.intrinsic("llvm.smax", "i64", below, w.int(0))
                 other = w.load(w.address(columns[0], safe, self.record), self.record)
-                above = w.compare("icmp ugt", self._key(nest, other), self._key(nest, new[0]))
+                above = w.compare("icmp ugt", self.key(nest, other), self.key(nest, new[0]))
                 return w.binary("and", inside, above)
 
             def shift(state: list[Value]) -> list[Value]:
@@ -261,6 +260,38 @@ class RadixForm(Struct, frozen=True):
             return []
 
         nest.loop(1, self.count, 1, [], insert)
+
+
+def count_one(nest: Nest, counters: Value, at: Value) -> Value:
+    """One more in a counter (i32); what it was."""
+    w = nest.w
+    slot = w.address(counters, at, "i32")
+    before = w.load(slot, "i32")
+    w.store(w.binary("add", before, w.int(1, "i32")), slot)
+    return before
+
+
+def start_places(nest: Nest, table: Value, size: Bound) -> None:
+    """Counts become the position of each value's first record: prefix sums, lanes at a time."""
+    w = nest.w
+
+    def step(d: Value, total: list[Value]) -> list[Value]:
+        slot = w.address(table, d, "i32")
+        counts = w.load(slot, vector_of("i32", SUMMED))
+        sums = prefix_sums(nest, counts)
+        before = w.binary("add", w.binary("sub", sums, counts), w.splat(total[0], SUMMED))
+        w.store(before, slot)
+        return [w.binary("add", total[0], w.extract(sums, SUMMED - 1))]
+
+    nest.loop(0, size, SUMMED, [w.int(0, "i32")], step)
+
+
+def prefix_sums(nest: Nest, counts: Value) -> Value:
+    """Each lane with all lanes before it."""
+    w, sums = nest.w, counts
+    for distance in _powers_below(SUMMED):
+        sums = w.binary("add", sums, _moved_up(nest, sums, distance))
+    return sums
 
 
 def record_of(w: Writer, key: Value, position: Value) -> Value:

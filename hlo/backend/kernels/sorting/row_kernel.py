@@ -25,9 +25,12 @@ _LIMIT = 1 << 31  # Rows are shorter: positions are 32 bits wide.
 
 
 class RowKernel:
-    """The kernel under construction, of rows along a dimension."""
+    """The kernel under construction, of rows along a dimension. temporaries: how many its table
+    has besides."""
 
-    def __init__(self, instruction: Instruction, target: Target, along: int) -> None:
+    def __init__(
+        self, instruction: Instruction, target: Target, along: int, temporaries: int = 0
+    ) -> None:
         self.instruction = instruction
         self.row = Row.of(instruction.operands[0].shape.dims, along)
         if self.row.count >= _LIMIT:
@@ -35,8 +38,8 @@ class RowKernel:
         self.nest = Nest(Writer(), target)
         self.elemental: Elemental = elemental_of(self.nest, target.vector_bytes // 4)
         self.kinds = [o.shape.dtype for o in instruction.operands]
-        leaves = len(self.kinds) + len(list(instruction.shape.leaves()))
-        self.buffers = [self._buffer(k) for k in range(leaves + 1)]
+        self.leaves = len(self.kinds) + len(list(instruction.shape.leaves()))
+        self.buffers = [self._buffer(k) for k in range(self.leaves + temporaries + 1)]
 
     def _buffer(self, k: int) -> Value:
         w = self.nest.w
@@ -112,3 +115,19 @@ class RowKernel:
         w, storage = self.nest.w, types.storage_scalar(self.kinds[operand])
         address = self.row.address(w, self.buffers[operand], base, j, storage)
         return w.load(address, vector_of(storage, lanes))
+
+    # -- results of sorts --------------------------------------------------------------------
+
+    def carry(self, base: Value, j: Value, position: Value) -> None:
+        """Every operand's element at `position` to place j of its result."""
+        w = self.nest.w
+        for k, dtype in enumerate(self.kinds):
+            storage = f"i{8 * dtype.item_bytes}"
+            source = self.row.address(w, self.buffers[k], base, position, storage)
+            place = self.row.address(w, self.buffers[len(self.kinds) + k], base, j, storage)
+            w.store(w.load(source, storage), place)
+
+    def restore(self, order: Order, base: Value, j: Value, key: Value) -> None:
+        """The element whose key this is to place j of the only result, or so many in a run."""
+        w, raw = self.nest.w, order.element(self.elemental, key)
+        w.store(raw, self.row.address(w, self.buffers[1], base, j, raw.scalar_type))

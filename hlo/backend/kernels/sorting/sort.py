@@ -50,7 +50,7 @@ class _Sort(RowKernel):
 
         def sorted_row(base: Value) -> None:
             records = self._sorted_by(orders, plans, base, held)
-            self.each(lambda j: self._carry(base, j, plans[0].position(self.nest, records, j)))
+            self.each(lambda j: self.carry(base, j, plans[0].position(self.nest, records, j)))
 
         self.each_row(sorted_row)
         return held + max(plan.scratch_bytes for plan in plans)
@@ -94,8 +94,7 @@ class _Sort(RowKernel):
             def write(j: Value) -> None:
                 w = self.nest.w
                 key = w.load(w.address(records, j, plan.record), plan.record)
-                raw = order.element(self.elemental, key)
-                w.store(raw, self.row.address(w, self.buffers[1], base, j, raw.type))
+                self.restore(order, base, j, key)
 
             self.each(write)
 
@@ -122,7 +121,7 @@ class _Sort(RowKernel):
             def carry(j: Value) -> None:
                 w = self.nest.w
                 narrow = w.load(w.address(positions, j, "i32"), "i32")
-                self._carry(base, j, w.cast("zext", narrow, "i64"))
+                self.carry(base, j, w.cast("zext", narrow, "i64"))
 
             self.each(carry)
 
@@ -134,12 +133,3 @@ class _Sort(RowKernel):
         lanes = self.elemental.lanes if self.row.inner == 1 else 1
         plan.fill(self.nest, self.scratch, self.key(order, base), lanes)
         return plan.sort(self.nest, self.scratch)
-
-    def _carry(self, base: Value, j: Value, position: Value) -> None:
-        """Every operand's element at `position` to place j of its result."""
-        w = self.nest.w
-        for k, dtype in enumerate(self.kinds):
-            storage = f"i{8 * dtype.item_bytes}"
-            source = self.row.address(w, self.buffers[k], base, position, storage)
-            place = self.row.address(w, self.buffers[len(self.kinds) + k], base, j, storage)
-            w.store(w.load(source, storage), place)

@@ -118,3 +118,20 @@ ENTRY e {
     p = np.random.default_rng(5).integers(-9, 9, (2048, 300)).astype(np.float32)
     found = driver.compile(module, cache=False)(p, np.int32(700))
     np.testing.assert_array_equal(found, driver.evaluate(module, p, np.int32(700)))
+
+
+@pytest.mark.parametrize(("n", "m", "is_asked"), [(4096, 1600, True), (512, 4096, False)])
+def test_one_reduction_of_long_rows_asks_for_nothing(n: int, m: int, *, is_asked: bool) -> None:
+    """Pages of such a row follow each other; hints a row ahead would push it out of the cache."""
+    module = driver.parse(
+        f"""HloModule m
+sum {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }}
+ENTRY e {{
+  x = f32[{n},{m}] parameter(0)
+  zero = f32[] constant(0)
+  ROOT s = f32[{n}] reduce(x, zero), dimensions={{1}}, to_apply=sum
+}}"""
+    )
+    assert ("llvm.prefetch" in fused_kernel(module.entry.root, host_target()).text) is is_asked

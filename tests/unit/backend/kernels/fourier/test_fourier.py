@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import hlo
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.fourier.fourier import fourier_kernels
 from hlo.backend.kernels.fourier.plan import convolution_length, factors, roots
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.machine import NAMED
 from tests.support.kernel_runner import TARGET, run
 
 RNG = np.random.default_rng(11)
@@ -124,3 +127,92 @@ def test_transforms_do_not_depend_on_threads(threads: int) -> None:
     module = module_of("RFFT", x, (300, 60))
     alone = hlo.compile(module, cache=False, threads=1)(x)
     assert np.array_equal(alone, hlo.compile(module, cache=False, threads=threads)(x))
+
+
+@pytest.mark.parametrize(
+    ("kind", "dims", "units"),
+    [
+        ("RFFT", (16, 2048), 2),  # one vector of long lines is two threads'
+        ("FFT", (12, 2048), 2),
+        ("RFFT", (16, 512), 1),  # too short
+        ("RFFT", (1, 200), 1),  # a short vector, and nothing to share
+        ("RFFT", (32, 2048), 2),  # two vectors as it is
+    ],
+)
+def test_one_vector_of_long_lines_is_shared(kind: str, dims: tuple[int, int], units: int) -> None:
+    wide = Target(NAMED["x86-64-v4"])
+    root = lone(kind, operand(kind, dims, np.float32), dims[1:])
+    sequence = fourier_kernels(root, wide)
+    assert sequence is not None
+    assert [call.kernel.units for call in sequence.calls] == [units]
+    alone = fourier_kernels(root, replace(wide, is_alone=True))
+    assert alone is not None
+    assert [call.kernel.units for call in alone.calls] == [-(-dims[0] // 16)]
+
+
+def test_few_lines_take_short_vectors() -> None:
+    wide = Target(NAMED["x86-64-v4"])
+    scratch = []
+    for count in (1, 4, 8, 9):
+        root = lone("RFFT", operand("RFFT", (count, 222), np.float32), (222,))
+        sequence = fourier_kernels(root, wide)
+        assert sequence is not None
+        scratch.append(sequence.calls[0].kernel.scratch_bytes)
+    least, same, double, most = scratch
+    assert least == same < double < most
+
+
+@pytest.mark.parametrize("kind", KINDS)  # fewer lines become columns and rows
+@pytest.mark.parametrize("count", [11, 16])
+def test_bits_do_not_depend_on_the_lanes(kind: str, count: int) -> None:
+    x = operand(kind, (count, 2048), np.float32)
+    module = module_of(kind, x, (2048,))
+    rows = np.concatenate([x] * 40)[:40]
+    many = hlo.compile(module_of(kind, rows, (2048,)), threads=1)(rows)
+    for threads in (1, 2, 3):
+        made = hlo.compile(module, threads=threads)(x)
+        assert np.asarray(made).tobytes() == np.asarray(many)[:count].tobytes()
+
+
+LONG = [(1, 1024), (3, 2048), (1, 8192), (1, 2 * 3 * 5 * 7 * 11 * 13), (16, 16384), (2, 65536)]
+
+
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["RFFT", "IRFFT"])
+@pytest.mark.parametrize("dims", LONG)
+def test_long_real_lines_are_half_as_many_complex_numbers(
+    kind: str, dims: tuple[int, int], real: type
+) -> None:
+    x = operand(kind, dims, real)
+    sequence = fourier_kernels(lone(kind, x, dims[1:]), TARGET)
+    assert sequence is not None
+    assert len(sequence.calls) == 3
+    assert max(call.kernel.units for call in sequence.calls) > 1
+    assert_transforms(kind, dims, 1, real)
+
+
+def test_ends_of_long_half_transforms_are_real() -> None:
+    """What symmetry makes zero is not read, as in short ones: NaN there changes nothing."""
+    x = operand("IRFFT", (1, 8192), np.float32)
+    wanted = hlo.compile(module_of("IRFFT", x, (8192,)), threads=2)(x)
+    x.imag[:, [0, -1]] = np.nan
+    found = hlo.compile(module_of("IRFFT", x, (8192,)), threads=2)(x)
+    assert np.asarray(found).tobytes() == np.asarray(wanted).tobytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_axes_of_long_lines(kind: str) -> None:
+    assert_transforms(kind, (3, 1024), 2, np.float32)
+    assert_transforms(kind, (2, 3, 8192), 2, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("n", "real"), [(131072, np.float32), (3 << 16, np.float32), (131072, np.float64)]
+)
+@pytest.mark.parametrize("kind", ["FFT", "IFFT"])
+def test_twists_of_very_long_lines_are_products(kind: str, n: int, real: type) -> None:
+    assert_transforms(kind, (1, n), 1, real)
+    x = operand(kind, (1, n), real)
+    module = module_of(kind, x, (n,))
+    results = [np.asarray(hlo.compile(module, threads=t)(x)).tobytes() for t in (1, 2, 3)]
+    assert len(set(results)) == 1
