@@ -13,6 +13,7 @@ longest ago go; what the cache did not write stays.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import stat
@@ -20,10 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hlo.hashing import DIGEST_BYTES, hasher
-from hlo.logs import Log
 from hlo.source import shown
 
-log = Log(__name__)
+log = logging.getLogger(__name__)
 
 LIMIT_BYTES = 512 * 1024 * 1024
 SWEEP_EVERY = 64  # one of so many files that are written has the folder's size looked at

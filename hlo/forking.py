@@ -11,6 +11,7 @@ nothing, and says so.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -93,28 +94,17 @@ class Gate:
 
 
 class _Fork:
-    """What the handlers around one fork hand on to each other. They may be registered more than
-    once: what they do is done by the first that runs before a fork and by the last behind it.
-
-    owner, standing: the thread that forks, and how many of them ran before. One that is registered
-    while a thread forks runs behind that fork alone, for nothing.
-    """
+    """What the handlers around one fork hand on to each other."""
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
-        self.turn = threading.RLock()  # of one fork after the other
-        self.owner: int | None = None
-        self.standing = 0
+        self.turn = threading.Lock()  # of one fork after the other
         self.is_quiet = True
         self.holds_imports = False
         self.library: Any = None  # llvmlite's lock, held
 
     def before(self) -> None:
         self.turn.acquire()
-        self.owner = threading.get_ident()
-        self.standing += 1
-        if self.standing > 1:
-            return
         deadline = time.monotonic() + PATIENCE_S
         self.is_quiet = self.gate.close(deadline) and self._imports_rest(deadline)
         self.library = _library_lock()
@@ -144,31 +134,20 @@ class _Fork:
             with suppress(RuntimeError):  # newer Pythons give it back in the child themselves
                 sys.modules["_imp"].release_lock()
 
-    def _is_over(self) -> bool:
-        """Whether this handler is the last one behind the fork; what was held is released then."""
-        if self.owner != threading.get_ident():
-            return False
-        self.standing -= 1
-        if self.standing:
-            return False
-        self.owner = None
+    def in_parent(self) -> None:
         self._release()
         if self.library is not None:
             self.library.release()
             self.library = None
-        return True
-
-    def in_parent(self) -> None:
-        is_own = self.owner == threading.get_ident()
-        if self._is_over():
-            self.gate.open()
-        if is_own:
-            self.turn.release()
+        self.gate.open()
+        self.turn.release()
 
     def in_child(self) -> None:
-        if not self._is_over():
-            return
-        self.turn = threading.RLock()
+        self._release()
+        if self.library is not None:
+            self.library.release()
+            self.library = None
+        self.turn = threading.Lock()
         self.gate.reset()
         self.gate.is_broken = self.gate.is_broken or not self.is_quiet
 
@@ -195,17 +174,11 @@ def _library_lock() -> Any:
 GATE = Gate()
 inside = GATE.inside
 _fork = _Fork(GATE)
-
-
-def stand_first() -> None:
-    """Have the handlers run before those of all modules that are imported by now: of handlers
-    before a fork, the last one registered runs first. Others take locks, as logging's do, which a
-    thread that this one waits for may need.
-    """
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=_fork.before, after_in_parent=_fork.in_parent, after_in_child=_fork.in_child
-        )
-
-
-stand_first()
+# Of handlers before a fork, the last one registered runs first: these take a lock, which a thread
+# that this one waits for may need. And no thread may import the module while another one forks: it
+# would let go of what it has not taken.
+_TAKING_LOCKS = (logging,)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_fork.before, after_in_parent=_fork.in_parent, after_in_child=_fork.in_child
+    )

@@ -9,6 +9,7 @@ hits; that count is also the fuel by which a bad rewrite is found by bisection.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
@@ -24,12 +25,11 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.rewiring import is_wide
 from hlo.ir.shape import compatible
-from hlo.logs import Log
 from hlo.ops.table import Trait, opcodes
 from hlo.passes.liveness import awaited, fused_computations, is_removable
 from hlo.passes.settling import is_settled, reach_states, settle
 
-log = Log(__name__)
+log = logging.getLogger(__name__)
 
 _OPCODE = attrgetter("opcode")
 _ACTING = opcodes(Trait.SIDE_EFFECT).holds

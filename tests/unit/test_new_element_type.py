@@ -13,7 +13,7 @@ from tests.support.project_copy import ProjectCopy
 
 DTYPE = "hlo/ir/dtype.py"
 ROW = """\
-F6E2M3 = _float("f6e2m3", ml_dtypes.float6_e2m3fn, FloatFormat(2, 3, 1, False, "none"))
+F6E2M3 = _float("f6e2m3", "float6_e2m3fn", FloatFormat(2, 3, 1, False, "none"))
 """
 # What the scripts know of the type: its 64 values by code, and the nearest to a number.
 FORMAT = '''

@@ -83,7 +83,7 @@ print(*sorted(sys.modules))
 """
 # Of a first compilation: what is for other programs, machines or views than its own.
 OTHERS = {
-    "lark", "html", "difflib", "fractions", "rich", "click", "json", "hashlib", "logging",
+    "lark", "html", "difflib", "fractions", "rich", "click", "json", "hashlib",
     "concurrent", "ml_dtypes",
     "hlo.passes.rare", "hlo.passes.padding", "hlo.interpreter", "hlo.backend.padded",
     "hlo.backend.host", "hlo.backend.entry.handler_ir", "hlo.backend.entry.polling",

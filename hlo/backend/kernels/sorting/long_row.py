@@ -20,7 +20,7 @@ Source: samplesort of Frazer and McKellar 1970; after it the radix sort of each 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
@@ -114,13 +114,10 @@ class _Kernel(RowKernel):
         self.parts = Parts(self.row.count)
         self.base = self.nest.w.int(0)
         self.key_of: Key = self.key(order, self.base)
-
-    @cached_property
-    def buckets(self) -> Buckets:
-        """The temporaries that kernels hand on."""
+        # The temporaries that kernels hand on.
         a, b, c, d, numbers, counters, bounds, _ = self.buffers[self.leaves : -1]
-        copies = ([a, c], [b, d]) if self.form.beside else ([a], [b])
-        return Buckets(self.nest, self.form, self.parts, copies, numbers, counters, bounds)
+        copies = ([a, c], [b, d]) if form.beside else ([a], [b])
+        self.buckets = Buckets(self.nest, form, self.parts, copies, numbers, counters, bounds)
 
     def _position(self, j: Value) -> Value:
         """Where in the row the j-th element is, as far as it is sorted."""
@@ -193,7 +190,7 @@ class _Kernel(RowKernel):
         (records,) = form.sort(nest, self.scratch)
         nest.loop(0, BUCKETS - 1, 1, [], bound)
         plan = f"bounds between {BUCKETS} buckets of a long row, of {count} keys"
-        return self._finished(plan, 1, form.scratch_bytes, 0)
+        return self.kernel(plan, 1, form.scratch_bytes, _SORT * count, count)
 
     def fill(self) -> Kernel:
         """The records of each part and their buckets."""

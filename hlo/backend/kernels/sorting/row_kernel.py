@@ -49,11 +49,18 @@ class RowKernel:
     def scratch(self) -> Value:
         return self.buffers[-1]
 
-    def kernel(self, plan: str, units: int, scratch_bytes: int, flops: int) -> Kernel:
-        """The kernel, its code being written; plan: what it does, in a line."""
+    def kernel(
+        self, plan: str, units: int, scratch_bytes: int, flops: int, elements: int | None = None
+    ) -> Kernel:
+        """The kernel, its code being written; plan: what it does, in a line; elements: that it
+        reads of each operand, if not all.
+        """
         w = self.nest.w
         w.ret()
-        moved = sum(o.shape.size_bytes for o in self.instruction.operands)
+        shapes = [o.shape for o in self.instruction.operands]
+        moved = sum(
+            s.size_bytes if elements is None else elements * s.dtype.item_bytes for s in shapes
+        )
         made = Kernel(
             w.function(has_entry=True),
             units,

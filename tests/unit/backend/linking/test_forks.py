@@ -115,38 +115,3 @@ def test_the_gate_waits_for_others_and_not_for_itself() -> None:
     gate.open()
     gate.reset()
     assert gate.close(0.0)
-
-
-def test_handlers_that_stand_first_again_work_once() -> None:
-    """Logging takes its lock before a fork: a thread inside that waits for it is not waited for."""
-    program = """
-import os, sys, threading, time
-from hlo import forking
-from hlo.logs import Log
-forking.PATIENCE_S = 5.0
-import logging
-Log("hlo.test").debug("handlers stand before logging's from now on")
-ready = threading.Event()
-def work():
-    with forking.inside():
-        ready.set()
-        time.sleep(0.2)
-        logging.getLogger("hlo.new").isEnabledFor(10)  # takes logging's lock
-thread = threading.Thread(target=work)
-thread.start()
-ready.wait()
-start = time.monotonic()
-for _ in range(3):
-    pid = os.fork()
-    if not pid:
-        with forking.inside():
-            os._exit(0 if forking._fork.standing == 0 else 1)
-    assert os.waitpid(pid, 0)[1] == 0
-assert time.monotonic() - start < 4.0
-thread.join()
-assert forking._fork.standing == 0 and not forking.GATE.is_closed
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr

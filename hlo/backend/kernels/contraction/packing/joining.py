@@ -55,7 +55,7 @@ def rows_ahead(packing: Packing) -> int:
     what comes while a line is awaited. Zen 4, 32 rows by 4096 x 4096: 0.78 of the time.
     """
     source, ring = packing.source, packing.ring
-    if source.joined is None or source.is_computed or not packing.is_far:
+    if source.joined is None or source.is_computed or not source.depth or not packing.is_far:
         return 0
     part_bytes = packing.panels.width * source.number_bytes
     return max(1, ring.target.machine.rates.awaited_bytes // part_bytes)
@@ -63,8 +63,8 @@ def rows_ahead(packing: Packing) -> int:
 
 def bytes_ahead(packing: Packing) -> int:
     """The same in bytes of the factor."""
-    source = packing.source
-    return rows_ahead(packing) * source.depth[-1][1] * source.dtype.item_bytes
+    source, rows = packing.source, rows_ahead(packing)
+    return rows * source.depth[-1][1] * source.dtype.item_bytes if rows else 0
 
 
 def ask_ahead(w: Writer, packing: Packing, rows: Sequence[Place], start: Value) -> None:
