@@ -79,11 +79,12 @@ def _split(module: Module, reduce: Instruction, made: Made) -> bool:
         return False
     wanted = _wanted(reduce, reduction_dims(reduce).reduced)
     cut = _even(reduce, wanted) if wanted > 1 else None
+    is_flat = False
     if cut is None and wanted > 1:
-        _flatten(reduce, made)
+        is_flat = _flatten(reduce, made)
         cut = _uneven(reduce, wanted) or _even(reduce, wanted, odd=True)
     if cut is None:
-        return False
+        return is_flat
     starts = _starts(reduce, made)
     if starts is None:
         return _widened(module, reduce, cut, made)
@@ -194,14 +195,15 @@ def _vector_of(dims: tuple[int, ...], d: int) -> int:
     return _WHOLE if prod(dims[d + 1 :]) == 1 else 1
 
 
-def _flatten(reduce: Instruction, made: Made) -> None:
+def _flatten(reduce: Instruction, made: Made) -> bool:
     """Dimensions that are reduced together and follow each other become one, where elements are
-    computed from those at the same place of arrays: rows of an odd length can be parted so."""
+    computed from those at the same place of arrays: rows of an odd length can be parted so. Whether
+    there were any."""
     x, (first, *rest) = reduce.operands[0], sorted(reduction_dims(reduce).reduced)
     count = len(reduce.operands) // 2
     arrays, others = reduce.operands[:count], reduce.operands[count:]
     if not rest or rest != list(range(first + 1, x.shape.rank)) or not all(map(_is_flat, arrays)):
-        return
+        return False
     dims = (*x.shape.dims[:first], prod(x.shape.dims[first:]))
     flat = [
         _shared(made, (x, dims), partial(make, reduce, "reshape", x, shape=x.shape.with_dims(dims)))
@@ -210,6 +212,7 @@ def _flatten(reduce: Instruction, made: Made) -> None:
     assert reduce.computation is not None, "a reduce in a computation"
     reduce.computation.set_operands(reduce, (*flat, *others))
     reduce.computation.set_attributes(reduce, {**reduce.attributes, "dimensions": (first,)})
+    return True
 
 
 def _is_flat(x: Instruction) -> bool:
