@@ -10,7 +10,7 @@ alone. Does not know: what a mask leaves out (skipped_columns.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 
 from msgspec import Struct
@@ -68,6 +68,24 @@ class Region(Struct, frozen=True, eq=False):
             others = (user for user in member.users if user not in self.members)
             if is_root or not all(map(_is_dead, others)):
                 yield member
+
+    def operand_roles(self, member: Instruction, number: int) -> Roles | None:
+        """The roles of a member's operand, a factor's too; None as `operand_roles`."""
+        if member.opcode == "dot":
+            return factor_roles(member, number, self.members)
+        return operand_roles(member, number, self.members[member])
+
+    def levels(self, ordered: Iterable[Instruction]) -> dict[Instruction, int]:
+        """How often what a value is made from leaves the region and comes back, of each value of a
+        computation, operands first.
+        """
+        found: dict[Instruction, int] = {}
+        for one in ordered:
+            is_outside = one not in self.members
+            found[one] = max(
+                (found[o] + (is_outside and o in self.members) for o in one.operands), default=0
+            )
+        return found
 
 
 Met = dict[Instruction, Roles]
@@ -308,13 +326,9 @@ def _row_values(members: dict[Instruction, Roles]) -> dict[Instruction, Roles]:
 def _is_whole(region: Region) -> bool:
     """Whether columns alone are read by no member, and all members' operands have roles."""
     members = region.members
-    for member, roles in members.items():
+    for member in members:
         for number, operand in enumerate(member.operands):
-            found = (
-                factor_roles(member, number, members)
-                if member.opcode == "dot"
-                else operand_roles(member, number, roles)
-            )
+            found = region.operand_roles(member, number)
             if found is None:
                 return False
             known = members.get(operand)

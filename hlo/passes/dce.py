@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hlo.ir.computation import Computation
 from hlo.ir.graph import reachable_computations
 from hlo.ir.instruction import Instruction
@@ -21,6 +23,13 @@ def dce(module: Module) -> bool:
     unreached = [c for c in module.computations if c not in reachable]
     module.remove_all(unreached)
     return changed or bool(unreached)
+
+
+def remove_unread(computation: Computation, ordered: Sequence[Instruction]) -> None:
+    """Remove those of some instructions, operands first, that nothing reads, the last one first."""
+    for instruction in reversed(ordered):
+        if not instruction.users and instruction is not computation.root:
+            computation.remove(instruction)
 
 
 def drop_dead_instructions(computation: Computation) -> bool:

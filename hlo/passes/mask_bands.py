@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hlo.analysis.score_region import Region, Roles, factor_roles, operand_roles
+from hlo.analysis.score_region import Region, Roles
 from hlo.analysis.skipped_columns import ORDINARY, Guard, Span, What, parts
 from hlo.attributes.padding import PaddingDim
 from hlo.attributes.slices import SliceDim
@@ -55,10 +55,7 @@ class Band:
         operand, members = member.operands[number], self.region.members
         if operand in members:
             return self.copies[operand]
-        if member.opcode == "dot":
-            roles = factor_roles(member, number, members)
-        else:
-            roles = operand_roles(member, number, members[member])
+        roles = self.region.operand_roles(member, number)
         assert roles is not None, "a region's operands have roles"
         if (operand, roles) not in self._parts:
             self._parts[operand, roles] = self._part(operand, roles)

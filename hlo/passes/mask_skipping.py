@@ -24,6 +24,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
+from hlo.passes.dce import remove_unread
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
 from hlo.passes.loop_making import adopted, element, new_computation, parameter, reducer
@@ -149,7 +150,7 @@ class _Skipping:
         self._module, self._computation, self._region = module, computation, region
         self._bands = [(Band(region, span), guards) for span, guards in bands]
         self._order = [i for i in post_order(computation) if i in region.members]
-        self._levels = self._found_levels()
+        self._levels = region.levels(post_order(computation))
         like = self._order[0]
         self._all_of = reducer(module, like, "and", Shape.array(PRED, ()))
 
@@ -163,22 +164,8 @@ class _Skipping:
                         band.copy(member)
             if given := [o for o in outputs if levels[o] == level]:
                 self._check(given, level)
-        for member in reversed(self._order):
-            if not member.users and member is not self._computation.root:
-                self._computation.remove(member)
+        remove_unread(self._computation, self._order)
         self._computation.reorder(post_order(self._computation))
-
-    def _found_levels(self) -> dict[Instruction, int]:
-        """How often what a value is made from leaves the region and comes back."""
-        levels: dict[Instruction, int] = {}
-        members = self._region.members
-        for one in post_order(self._computation):
-            found = 0
-            for operand in one.operands:
-                leaves = operand in members and one not in members
-                found = max(found, levels[operand] + leaves)
-            levels[one] = found
-        return levels
 
     def _check(self, outputs: list[Instruction], level: int) -> None:
         """Outputs of bands if the guards hold, else of all scores; they take the outputs' place."""

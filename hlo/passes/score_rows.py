@@ -44,6 +44,7 @@ from hlo.ops.contraction import DotAttributes
 from hlo.ops.making import make
 from hlo.ops.movement import IotaAttributes
 from hlo.passes.cse import cse
+from hlo.passes.dce import remove_unread
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
 from hlo.passes.loop_making import adopted, blank, element, new_computation, number, part
@@ -215,27 +216,15 @@ class _RowLoops:
 
     def apply(self) -> None:
         """A loop for what leaves the region first, then for what reads that, and so on."""
-        levels, outputs = self._found_levels(), list(self._region.outputs())
+        levels = self._region.levels(post_order(self._computation))
+        outputs = list(self._region.outputs())
         for level in sorted({levels[o] for o in outputs}):
             ends = [o for o in outputs if levels[o] == level]
             for end, final in zip(ends, self._looped(ends), strict=True):
                 self._replace(end, final)
                 self._finals[end] = final
-        for member in reversed(self._order):
-            if not member.users and member is not self._computation.root:
-                self._computation.remove(member)
+        remove_unread(self._computation, self._order)
         self._computation.reorder(post_order(self._computation))
-
-    def _found_levels(self) -> dict[Instruction, int]:
-        """How often what a value is made from leaves the region and comes back."""
-        levels: dict[Instruction, int] = {}
-        members = self._region.members
-        for one in post_order(self._computation):
-            levels[one] = max(
-                (levels[o] + (o in members and one not in members) for o in one.operands),
-                default=0,
-            )
-        return levels
 
     def _looped(self, ends: Sequence[Instruction]) -> list[Instruction]:
         """while(0, results, what is read)"""
@@ -398,16 +387,13 @@ class _Body:
         return {**member.attributes, "slice": ranges}
 
     def _operand(self, member: Instruction, place: int) -> Instruction:
-        operand, members = member.operands[place], self._region.members
+        operand = member.operands[place]
         if operand in self._twins:
             return self._twins[operand]
         if is_scalar_constant(operand):
             self._twins[operand] = self._made.adopt(clone_instruction(operand, ()))
             return self._twins[operand]
-        if member.opcode == "dot":
-            roles = factor_roles(member, place, members)
-        else:
-            roles = operand_roles(member, place, members[member])
+        roles = self._region.operand_roles(member, place)
         assert roles is not None, "a region's operands have roles"
         key = operand, roles.row
         if key not in self._twins:
