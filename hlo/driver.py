@@ -165,10 +165,8 @@ def compile(
         from hlo.formats.jax_program import module_of_jax
 
         module = module_of_jax(module)
-    if isinstance(machine, str):
-        from hlo.machine import named
-
-        machine = named(machine)
+    if machine is not None:
+        machine = machine_of(machine)
     if callbacks is not None:
         from hlo.formats.callbacks import enter_callbacks
 
@@ -231,17 +229,29 @@ def compile_ahead(
         raise HloError("arguments", f"compile_ahead: mode is {mode!r}, expected one of {MODES}")
     from hlo.backend.ahead.options import Options, least_first
     from hlo.backend.ahead_of_time import AheadOfTime
-    from hlo.machine import Machine, named
+    from hlo.machine import Machine
 
     verify(module)
     targets = [target] if isinstance(target, str | Machine) else target
-    machines = least_first([named(t) if isinstance(t, str) else t for t in targets])
+    machines = least_first([machine_of(t) for t in targets])
     options = Options(
         passes, mode, threads, max_threads, lapack, weights, freestanding, cancellable, optimize
     )
     made = AheadOfTime(module, machines, options, name=name, prefix=prefix)
     made.check()
     return made
+
+
+def machine_of(wanted: object) -> Machine:
+    """A machine, or the one with this name; HloError for what is neither."""
+    from hlo.machine import Machine, named
+
+    if isinstance(wanted, str):
+        return named(wanted)
+    if not isinstance(wanted, Machine):
+        found = type(wanted).__name__
+        raise HloError("arguments", f"machine: {found}, expected hlo.machine.Machine or a name")
+    return wanted
 
 
 def static_library(made: Sequence[AheadOfTime]) -> bytes:

@@ -109,3 +109,5 @@ def test_programs_are_compiled_for_a_machine_by_its_name() -> None:
     np.testing.assert_array_equal(made(np.arange(3, dtype=np.float32)), [0, 1, 2])
     with pytest.raises(HloError, match="there is no machine x86-64-v9"):
         hlo.compile(module, cache=False, machine="x86-64-v9")
+    with pytest.raises(HloError, match=r"int, expected hlo\.machine\.Machine or a name"):
+        hlo.compile(module, cache=False, machine=3)  # type: ignore[arg-type]
