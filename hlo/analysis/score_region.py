@@ -294,7 +294,9 @@ def _as_user(one: Instruction, user: Instruction, roles: Roles, *, reach: Reach)
 
 
 def _row_values(members: dict[Instruction, Roles]) -> dict[Instruction, Roles]:
-    """What leads from members' rows to members again, element by element."""
+    """What leads from members' rows to members again, element by element, in an order that is the
+    same in every run.
+    """
     made: dict[Instruction, Roles] = {}
     waiting = [m for m, roles in members.items() if roles.column is None]
     while waiting and len(made) < MOST_MEMBERS:
@@ -320,7 +322,7 @@ def _row_values(members: dict[Instruction, Roles]) -> dict[Instruction, Roles]:
             if operand in made and operand not in used:
                 used.add(operand)
                 waiting.append(operand)
-    return {one: made[one] for one in used}
+    return {one: roles for one, roles in made.items() if one in used}
 
 
 def _is_whole(region: Region) -> bool:

@@ -128,3 +128,23 @@ def test_slices_and_totals_are_members_where_rows_alone_are_cut() -> None:
     assert names[Reach.BANDS] is None
     assert names[Reach.ROWS] is not None
     assert {"mixed", "dmix", "dq", "column"} <= names[Reach.ROWS]
+
+
+def test_what_leads_from_rows_to_rows_keeps_the_order_of_the_program() -> None:
+    """A set's order is that of addresses, and would show in a loop's text."""
+    steps = "\n".join(f"t{n + 1} = f32[3,24] tanh(t{n})" for n in range(12))
+    text = talking().replace(
+        "p = f32[3,24,40] tanh(mixed)",
+        f"""low = f32[] constant(-inf)
+        t0 = f32[3,24] reduce(mixed, low), dimensions={{2}}, to_apply=more
+        {steps}
+        most = f32[3,24,40] broadcast(t12), dimensions={{0,1}}
+        p = f32[3,24,40] subtract(mixed, most)""",
+    )
+    more = "more { c = f32[] parameter(0) d = f32[] parameter(1) ROOT m = f32[] maximum(c, d) }"
+    module = hlo.parse(text.replace("ENTRY e", f"{more}\nENTRY e"))
+    scores = next(i for i in module.entry.instructions if i.name == "s")
+    found = region_around(scores, Roles(1, 2), reach=Reach.ROWS)
+    assert found is not None
+    between = [m.name for m in found.members if m.opcode == "tanh"]
+    assert between == [f"t{n + 1}" for n in range(12)]
