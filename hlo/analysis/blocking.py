@@ -106,17 +106,18 @@ def needed(
     return found.at[OUTERMOST] if found.all_of(roots, span) else None
 
 
-def cuts_needed(instruction: Instruction, block: Block) -> list[Cut]:
-    """The operands that a block of an instruction needs, those of a fusion too, and how cut; none
-    where it cannot be cut.
+def cuts_needed(instruction: Instruction, block: Block) -> list[tuple[int, Span]]:
+    """The operands that a block of an instruction needs, those of a fusion too, by number, and how
+    cut; none where it cannot be cut.
     """
-    if is_summed(instruction, block):
-        return summed_cuts(instruction, block)
-    found = list(operand_cuts(instruction, block.all, block) or ())
+    if summed := summed_cuts(instruction, block):  # of the last operands
+        first = len(instruction.operands) - len(summed)
+        return [(first + n, cut) for n, (_, cut) in enumerate(summed)]
+    own = operand_cuts(instruction, block.all, block) or ()
+    found = [(n, cut) for n, (_, cut) in enumerate(own)]
     callee, span = fused_scope(instruction, block.all)
     if callee is not None:
-        wanted = _fused_cuts(callee, span, block) or ()
-        found += [(instruction.operands[n], cut) for n, cut in wanted]
+        found += _fused_cuts(callee, span, block) or ()
     return found
 
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from hlo.analysis.fusibility import is_elementwise
 from hlo.analysis.lookups import kept_in, lookup_of, walks
+from hlo.indexing.queries import is_at_own_index, result_dims
 from hlo.ir.instruction import Instruction
 from hlo.ops.contraction import DotAttributes
 from hlo.ops.table import Trait, opcodes
@@ -171,6 +172,8 @@ def operand_roles(instruction: Instruction, number: int, roles: Roles) -> Roles 
     """
     if not instruction.operands[number].shape.dims:
         return Roles()
+    if _is_read_alike(instruction, number):
+        return roles
     walked = walks(instruction, number)
     if walked is None:
         return None
@@ -186,6 +189,8 @@ def result_roles(user: Instruction, number: int, roles: Roles) -> Roles | None:
     """The roles of a user's dimensions where an operand's are known; None where a dimension is
     neither one of the result nor summed up.
     """
+    if _is_read_alike(user, number):
+        return roles
     walked, kept = walks(user, number), kept_in(user, number)
     if walked is None:
         return None
@@ -195,6 +200,18 @@ def result_roles(user: Instruction, number: int, roles: Roles) -> Roles | None:
             return None
         found.append(None if e is None else kept[e])
     return Roles(*found)
+
+
+def _is_read_alike(instruction: Instruction, number: int) -> bool:
+    """Whether an operand is read at the result's own index, so that their roles are the same. This
+    is asked most of all, several times of each value.
+    """
+    operand = instruction.operands[number].shape
+    return (
+        operand.is_array
+        and is_at_own_index(instruction)
+        and operand.dims == result_dims(instruction)
+    )
 
 
 def factor_roles(dot: Instruction, number: int, members: dict[Instruction, Roles]) -> Roles | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.analysis.block_size import best_block
-from hlo.analysis.blocking import Block, needed
+from hlo.analysis.blocking import Block, Span, cuts_needed, needed
 from hlo.analysis.fingerprint import SILENT, Fingerprints
 from hlo.analysis.lookups import is_sum_from_zero
 from hlo.ir.computation import Computation
@@ -31,6 +31,7 @@ class Known:
         self._numbers: dict[object, int] = {}
         self._kinds: dict[Instruction, int] = {}
         self._cut: dict[tuple[int, Lead], bool] = {}
+        self._needs: dict[tuple[int, Lead], list[tuple[int, Span]]] = {}
         self._best: dict[object, Block | None] = {}
 
     def is_cut(self, instruction: Instruction, block: Block) -> bool:
@@ -40,6 +41,13 @@ class Known:
             found = needed([instruction], block.all, block, {instruction})
             self._cut[key] = found is not None
         return self._cut[key]
+
+    def needs(self, instruction: Instruction, block: Block) -> list[tuple[Instruction, Span]]:
+        """The operands that a block of an instruction needs, and how cut."""
+        key = self._kind(instruction), block.lead
+        if key not in self._needs:
+            self._needs[key] = cuts_needed(instruction, block)
+        return [(instruction.operands[n], cut) for n, cut in self._needs[key]]
 
     def best(self, group: Sequence[Instruction], computation: Computation) -> Block | None:
         """The best block of a group in program order; None: none pays."""

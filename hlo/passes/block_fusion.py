@@ -19,7 +19,7 @@ from hlo.analysis.block_size import (
     padded_bytes,
     summed_dims,
 )
-from hlo.analysis.blocking import Block, can_be_cut, cuts_needed, is_summed
+from hlo.analysis.blocking import Block, can_be_cut, is_summed
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
@@ -121,14 +121,22 @@ def _grown(
         return
     members = dict(smallest)
     stages: list[Members] = []
+    free: dict[Instruction, list[Instruction]] = {}  # operands of members that may join, not yet in
     while len(members) <= MOST_MEMBERS and members not in stages[-1:]:
         stages.append(dict(members))
         for member in tuple(members):
-            for operand in dict.fromkeys(member.operands):
-                is_free = _is_between(operand, computation) and _may_join(operand, taken)
-                if is_free and operand.users.keys() <= members.keys():
+            is_new = member not in free
+            around = dict.fromkeys(member.operands) if is_new else free[member]
+            free[member] = []
+            for operand in around:
+                if is_new and not (_is_between(operand, computation) and _may_join(operand, taken)):
+                    continue
+                if operand.users.keys() <= members.keys():
                     members[operand] = None
-            if _is_between(member, computation) and all(_may_join(u, taken) for u in member.users):
+                else:
+                    free[member].append(operand)
+            is_read_here = is_new and _is_between(member, computation)
+            if is_read_here and all(_may_join(u, taken) for u in member.users):
                 members |= member.users
     yield from stages[-1:]
     yield from _regions(seed, computation, taken, known)
@@ -148,18 +156,18 @@ def _regions(
         region = _Region(block, computation, taken, known).around(seed)
         if len(region) > 2:
             yield region
-            alike = _cut_alike(region, block)
+            alike = _cut_alike(region, block, known)
             if 2 < len(alike) < len(region):
                 yield alike
             return
 
 
-def _cut_alike(region: Members, block: Block) -> Members:
+def _cut_alike(region: Members, block: Block, known: Known) -> Members:
     """A region without members of which a block of another needs more than its own part, and what
     is for these alone. Products of keys with all distances begin with as many rows as scores do,
     but any row of scores reads all of them.
     """
-    cuts = (cut for member in region for cut in cuts_needed(member, block))
+    cuts = (cut for member in region for cut in known.needs(member, block))
     waiting = [value for value, span in cuts if span != block.all and value in region]
     left = dict(region)
     while waiting:
@@ -215,14 +223,20 @@ class _Region:
 def _is_between(instruction: Instruction, computation: Computation) -> bool:
     """Whether the value is large, computed here and of use here only; not a sum over blocks, which
     is there when all blocks are done.
+
+    Asked again from every value that a group may grow from.
     """
-    return (
-        is_large(instruction)
-        and instruction is not computation.root
-        and bool(instruction.users)
-        and instruction.opcode not in ("parameter", "constant")
-        and not summed_dims(instruction)
-    )
+    known: dict[Instruction, bool] = computation.facts.setdefault(_is_between, {})  # type: ignore[assignment]  # what is kept there here
+    found = known.get(instruction)
+    if found is None:
+        found = known[instruction] = (
+            is_large(instruction)
+            and instruction is not computation.root
+            and bool(instruction.users)
+            and instruction.opcode not in ("parameter", "constant")
+            and not summed_dims(instruction)
+        )
+    return found
 
 
 def _may_join(instruction: Instruction, taken: set[Instruction]) -> bool:
@@ -257,10 +271,10 @@ def _convex_part(members: Members, order: _Order) -> list[Instruction]:
     group: list[Instruction] = []
     inside, behind = set[Instruction](), set[Instruction]()
     for instruction in order.around(members):
-        is_late = any(o in behind for o in instruction.operands)
+        is_late = not behind.isdisjoint(instruction.operands)
         if instruction in members and not is_late:
             group.append(instruction)
             inside.add(instruction)
-        elif is_late or any(o in inside for o in instruction.operands):
+        elif is_late or not inside.isdisjoint(instruction.operands):
             behind.add(instruction)
     return group

@@ -9,6 +9,7 @@ from hlo.analysis import blocking
 from hlo.analysis.blocking import Block, Cut
 from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
+from hlo.passes import block_alike
 from hlo.passes.large_values import block_fusion
 from tests.support.attention_programs import attention
 
@@ -51,6 +52,39 @@ def test_products_are_looked_at_once_whatever_groups_they_are_tried_in(
     assert block_fusion(module)
     assert any(one.opcode == "dot" for _, one, _, _ in asked)
     assert len(asked) == len(set(asked))
+
+
+def test_what_a_block_needs_is_found_once_for_products_that_are_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By number: each has its own operands."""
+    asked: list[Instruction] = []
+    cuts = block_alike.cuts_needed
+
+    def counted(one: Instruction, block: Block) -> list[tuple[int, tuple[int, ...]]]:
+        asked.append(one)
+        return cuts(one, block)
+
+    dims = "lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}"
+    alike = f"f32[4,8,8] dot(a, b), {dims}, rhs_contracting_dims={{1}}"
+    module = driver.parse(f"""HloModule alike
+ENTRY e {{
+  a = f32[4,8,16] parameter(0)
+  b = f32[4,16,8] parameter(1)
+  d = f32[4,16,8] parameter(2)
+  first = {alike}
+  second = {alike.replace("a, b", "a, d")}
+  other = f32[4,16,16] dot(d, a), {dims}, rhs_contracting_dims={{1}}
+  ROOT r = (f32[4,8,8], f32[4,8,8], f32[4,16,16]) tuple(first, second, other) }}""")
+    monkeypatch.setattr(block_alike, "cuts_needed", counted)
+    known, block = block_alike.Known(), Block((4, 8), (1, 8))
+    by_name = {i.name: i for i in module.entry.instructions}
+    first, second, other = (known.needs(by_name[n], block) for n in ("first", "second", "other"))
+    a, b, d = (by_name[n] for n in "abd")
+    assert first == [(a, (0, 1)), (b, (0,))]
+    assert second == [(a, (0, 1)), (d, (0,))]
+    assert other == []  # its rows are sixteen
+    assert asked == [by_name["first"], by_name["other"]]
 
 
 CROSSED = """HloModule crossed
