@@ -16,7 +16,7 @@ apart, which meet the same taps, and those of all phases are stored turn by turn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from math import prod
 
@@ -24,7 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ir.arithmetic import add, shared, split_index, times
-from hlo.backend.ir.control import ranged, when
+from hlo.backend.ir.control import ranged, repeated, when
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel, Work
 from hlo.backend.ir.writer import Value
@@ -38,7 +38,9 @@ FREE = 6  # Registers that hold no sums.
 MOST_WRITTEN = 160  # Products of a block, which are written out.
 MOST_OF_ALL = 256  # The same where a block is all rows, whose ends need no code of their own then.
 FEWEST_UNITS = 64  # Below, an image's rows are parted, or a row that is all.
+LEAST_RUN = 4  # Rows of the base that serve the same rows of results are a loop from so many on.
 STRETCH = 8  # The fewest vectors of a part of a row.
+RowOf = Callable[[Value], Value]  # The row at which an item begins, of those of its kind.
 Places = tuple[Value, Value]  # In base and kernel.
 
 
@@ -162,25 +164,46 @@ class DirectColumns(Direct):
             self._vectors(places, None, out, part)
             return
         first, end = shared(w, part, self.ends + self.blocks, self.parts)
-        low = self.inside[0] if self.blocks else self.ends
-        spans = (
-            (0, low, 0, 1),
-            (low, low + self.blocks, low, self.block),
-            (low + self.blocks, self.ends + self.blocks, low + self.blocks * self.block, 1),
-        )
-        for begin, stop, row, step in spans:
-            if begin == stop:
-                continue
+        for begin, stop, row_of, step in self._spans():
             inner = (
                 w.intrinsic("llvm.umax", "i64", first, w.int(begin)),
                 w.intrinsic("llvm.umin", "i64", end, w.int(stop)),
             )
 
-            def item(n: Value, begin: int = begin, row: int = row, step: int = step) -> None:
-                y = add(w, times(w, add(w, n, w.int(-begin)), step), w.int(row))
+            def item(
+                n: Value, begin: int = begin, row_of: RowOf = row_of, step: int = step
+            ) -> None:
+                y = row_of(add(w, n, w.int(-begin)))
                 self._rows(places, y, step if step > 1 else 0, out)
 
             ranged(w, *inner, item)
+
+    def _spans(self) -> list[tuple[int, int, RowOf, int]]:
+        """What a unit's items are in turn: from which to which, the rows where they begin, how many
+        rows each is. Rows alone at both ends have one code, unless it is one row at an end, whose
+        taps are known.
+        """
+        w, low = self.w, self.inside[0] if self.blocks else self.ends
+        behind = low + self.blocks * self.block
+
+        def from_(first: int, step: int = 1) -> RowOf:
+            return lambda n: add(w, times(w, n, step), w.int(first))
+
+        def alone(n: Value) -> Value:
+            is_before = w.compare("icmp ult", n, w.int(low))
+            return w.select(is_before, n, add(w, n, w.int(behind - low)))
+
+        ends, items = self.ends, self.ends + self.blocks
+        block = from_(low, self.block)
+        if min(low, ends - low) > 1:
+            return [(0, ends, alone, 1), (ends, items, block, self.block)]
+        end = low + self.blocks
+        spans = [
+            (0, low, from_(0), 1),
+            (low, end, block, self.block),
+            (end, items, from_(behind), 1),
+        ]
+        return [span for span in spans if span[0] < span[1]]
 
     def _rows(self, places: Places, y: Value, count: int, out: Value) -> None:
         """A block of rows from one on; count 0: a row at an end."""
@@ -287,9 +310,20 @@ class DirectColumns(Direct):
             moved = w.binary("udiv", add(w, y, w.int(-phase)), w.int(along.window.base_dilation))
             before = (start - phase) // along.window.base_dilation
         base = self.moved(places[0], times(w, moved, along.lhs), 0)
-        for element, pairs in sorted(met.items()):
+        for element, pairs, count in _runs(met, least=len(met) + 1 if self.keeps else LEAST_RUN):
             there = self.moved(base, w.int((element - before) * along.lhs), 0), places[1]
-            totals = self._row(totals, there, pairs, alike)
+
+            def row_of_run(
+                n: Value, sums: list[Value], there: Places = there, pairs: Sequence[Pair] = pairs
+            ) -> list[Value]:
+                moved = times(w, n, along.lhs), times(w, n, along.tap)
+                at = self.moved(there[0], moved[0], 0), self.moved(there[1], moved[1], 1)
+                return self._row(sums, at, pairs, alike)
+
+            if count == 1:
+                totals = row_of_run(w.int(0), totals)
+            else:
+                totals = repeated(w, w.int(count), totals, row_of_run)
         return totals
 
     def _row(
@@ -365,3 +399,27 @@ class DirectColumns(Direct):
         place = self.moved(base, w.int(reach.at), 0)
         run = loaded(w, self.ring, self.dtypes[0], place, width, mask)[0]
         return run if step == 1 else w.shuffle(run, None, range(0, width, step))
+
+
+def _runs(
+    met: Mapping[int, Sequence[Pair]], *, least: int
+) -> list[tuple[int, Sequence[Pair], int]]:
+    """The elements in their order with what each serves, and 1; of `least` or more neighbours that
+    serve the same results, each by the taps behind those of the one before, the first, and how many
+    they are.
+    """
+    runs: list[list[int]] = []
+    for element in sorted(met):
+        before = runs[-1] if runs else []
+        behind = [(r, tap + len(before)) for r, tap in met[before[0]]] if before else None
+        if before and element == before[-1] + 1 and met[element] == behind:
+            before.append(element)
+        else:
+            runs.append([element])
+    found: list[tuple[int, Sequence[Pair], int]] = []
+    for run in runs:
+        if len(run) >= least:
+            found.append((run[0], met[run[0]], len(run)))
+        else:
+            found += [(element, met[element], 1) for element in run]
+    return found

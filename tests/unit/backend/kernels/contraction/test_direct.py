@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import hlo
+from hlo.backend.compilation import Compilation
+from hlo.backend.kernels.contraction.direct import columns
 from hlo.ir.module import Module
 from hlo.machine import named
 from tests.support.command import call
@@ -38,6 +40,10 @@ LAYERS = {
     "holes in columns": (
         "f32[2,3,9,21]", "f32[3,1,3,3]", "f32[2,3,18,42]",
         "size=3x3 pad=2_1x2_1 lhs_dilate=2x2", "bf01_oi01->bf01", "feature_group_count=3",
+    ),
+    "columns of large windows": (
+        "f32[2,1,40,53]", "f32[1,1,7,9]", "f32[2,1,46,61]",
+        "size=7x9 pad=6_6x8_8", "bf01_oi01->bf01", "feature_group_count=1",
     ),
 }  # fmt: skip
 
@@ -120,3 +126,30 @@ def test_kernels_of_products_stay() -> None:
     dense = text("features").replace("feature_group_count=24", "feature_group_count=1")
     module = hlo.parse(dense.replace("3,3,1,24", "24,24,3,3").replace("_01io", "_oi01"))
     assert "transpose" not in str(hlo.optimize(module))
+
+
+def _length(rows: int, *, pad: int) -> int:
+    """Lines of the kernel of a window of so many rows, and nine columns."""
+    module = hlo.parse(f"""HloModule m
+ENTRY e {{
+  x = f32[1,1,90,53] parameter(0)
+  w = f32[1,1,{rows},9] parameter(1)
+  ROOT r = f32[1,1,{91 - rows + 2 * pad},53] convolution(x, w),
+    window={{size={rows}x9 pad={pad}_{pad}x4_4}}, dim_labels=bf01_oi01->bf01
+}}""")
+    (kernel,) = Compilation(module, cache=False).program.kernels
+    return kernel.length
+
+
+def test_rows_of_a_large_window_are_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What serves the same rows of results is written once; a few rows are written out."""
+    large, small = _length(7, pad=0), _length(3, pad=0)
+    monkeypatch.setattr(columns, "LEAST_RUN", 100)
+    assert 2 * large < _length(7, pad=0)
+    assert small == _length(3, pad=0)
+
+
+def test_rows_at_both_ends_have_one_code() -> None:
+    """But for one row at an end, whose taps are known."""
+    inside, one, two = (_length(7, pad=pad) for pad in (0, 1, 2))
+    assert 3 * (two - inside) < 2 * (one - inside)
