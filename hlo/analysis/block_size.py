@@ -24,6 +24,7 @@ from hlo.analysis.decisions import decisions_of
 from hlo.analysis.fusibility import CONTRACTIONS, is_elementwise, is_padded
 from hlo.indexing.queries import operand_dims
 from hlo.ir.computation import Computation
+from hlo.ir.graph import callees
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.machine import COMMON
@@ -47,20 +48,39 @@ KIND = "kCustom"  # The kind of fusions that run block by block.
 
 
 def block_of(fusion: Instruction) -> Block | None:
-    """The block that a fusion's text says, if its body can be cut so; else the best one."""
+    """The block that a fusion's text says, if its body can be cut so; else the best one.
+
+    Passes and planning ask for it again and again: it is found once for each state of the body and
+    of what that calls.
+    """
     (callee,) = fusion.called_computations()
+    inside = {callee: None}
+    waiting = [callee]
+    while waiting:
+        new = [c for c in callees(waiting.pop()) if c not in inside]
+        inside |= dict.fromkeys(new)
+        waiting += new
+    states = tuple([c.state for c in inside])
+    sizes = decisions_of(fusion).block
+    known, key = callee.facts, (block_of, sizes)
+    found: tuple[object, Block | None] | None = known.get(key)  # type: ignore[assignment]  # what is kept there below
+    if found is None or found[0] != states:
+        found = known[key] = states, _block_of(callee, sizes)
+    return found[1]
+
+
+def _block_of(callee: Computation, sizes: tuple[int, ...]) -> Block | None:
     root = callee.root
     roots = root.operands if root.opcode == "tuple" else (root,)
     members = inner_members(callee) - ({root} - set(roots))
-    said = _said_block(fusion, roots)
+    said = _said_block(sizes, roots)
     if said is not None and needed(roots, said.all, said, members) is not None:
         return said
     return best_block(roots, members)
 
 
-def _said_block(fusion: Instruction, roots: Sequence[Instruction]) -> Block | None:
+def _said_block(sizes: tuple[int, ...], roots: Sequence[Instruction]) -> Block | None:
     """The block of a fusion's text, where results have such dimensions."""
-    sizes = decisions_of(fusion).block
     lead = next((dims[: len(sizes)] for dims in map(tuple, _leading(roots))), ())
     if not sizes or len(lead) < len(sizes):
         return None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 
 import numpy as np
 import pytest
 
 from hlo import driver
+from hlo.analysis import block_size
 from hlo.analysis.block_cutting import Start, cut_computation
 from hlo.analysis.block_size import block_of, is_blocked, part_sizes
-from hlo.analysis.blocking import Block
+from hlo.analysis.blocking import Block, Cut, Span
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.large_values import block_fusion
@@ -342,6 +343,30 @@ def test_the_block_of_the_text_is_taken() -> None:
 )  # fmt: skip
 def test_a_block_that_is_absent_or_wrong_is_chosen_anew(config: str) -> None:
     assert _said(config) == Block((1 << 14,), (1 << 10,))
+
+
+def test_the_block_is_found_once_for_a_state_of_what_it_follows_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Block] = []
+    needed = block_size.needed
+
+    def counted(
+        roots: Iterable[Instruction], span: Span, block: Block, inside: Container[Instruction]
+    ) -> set[Cut] | None:
+        asked.append(block)
+        return needed(roots, span, block, inside)
+
+    (fusion,) = blocked(driver.optimize(driver.parse(attention(12, 300))))
+    found = block_of(fusion)
+    monkeypatch.setattr(block_size, "needed", counted)
+    assert block_of(fusion) == found
+    assert asked == []
+    (body,) = fusion.called_computations()
+    inner = next(i for i in body.instructions if i.opcode == "fusion").called_computations()[0]
+    inner.root = inner.root  # an edit
+    assert block_of(fusion) == found
+    assert asked == [found]
 
 
 @pytest.mark.oracle
