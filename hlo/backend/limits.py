@@ -38,9 +38,11 @@ CHAINS = 12  # independent sums: more than a processor's latency times its units
 ALIGN = 16  # bytes: NumPy's large arrays begin so
 READ_BYTES = 1 << 26  # the most that is read again and again
 AGAIN_BYTES = 1 << 26  # copied in a round by each thread, the same few again and again
-NAMES = ("hlo_read", "hlo_copy", "hlo_multiply_add")
+NAMES = ("hlo_read", "hlo_copy", "hlo_multiply_add", "hlo_wait")
+WAIT_ROUNDS = 1 << 18  # of a chain, a millisecond
 MEMORY = "memory"
 ROUNDS = 5  # the best counts: whatever else the machine does makes it slower only
+LONG_ROUNDS = 20  # of arithmetic, on which all estimates rest
 
 
 class Level(Struct, frozen=True):
@@ -88,7 +90,7 @@ class Limits(Struct, frozen=True):
 @once
 def measured_limits(threads: int) -> Limits:
     """Measured once in a process, about a second."""
-    target, (read, copy, multiply_add) = host_target(), _functions()
+    target, (read, copy, multiply_add, _) = host_target(), _functions()
     lanes = target.vector_bytes // 4
     memory = np.ones(MEMORY_BYTES // 4, np.float32)
     step = CHAINS * lanes
@@ -137,7 +139,7 @@ def measured_speeds(threads: int) -> Speeds:
     process. What lies in so many bytes is read where it lies: a processor's caches may hold more
     than its description counts on.
     """
-    machine, (read, _, multiply_add) = host_target().machine, _functions()
+    machine, (read, _, multiply_add, wait) = host_target().machine, _functions()
     lanes = machine.vector_bytes // 4
     step = CHAINS * lanes
     memory = np.ones(READ_BYTES // 4, np.float32)
@@ -149,8 +151,13 @@ def measured_speeds(threads: int) -> Speeds:
                 sinks[thread].ctypes.data, memory.ctypes.data, FMA_ROUNDS, 1
             ),
             threads,
+            LONG_ROUNDS,
         )
         return FMA_ROUNDS * CHAINS / seconds / 1e6
+
+    def wait_us() -> float:
+        place = memory.ctypes.data
+        return _seconds(lambda t: wait(sinks[t].ctypes.data, place, WAIT_ROUNDS, 1), 1) * 1e6
 
     def speed(size: int) -> float:
         own = size // (4 * threads) // step * step
@@ -167,7 +174,8 @@ def measured_speeds(threads: int) -> Speeds:
         sizes.append(2 * sizes[-1])
     rates = machine.rates
     reads = tuple((size, speed(size)) for size in sizes)
-    return Speeds(instructions(threads), reads, rates.call_us, rates.share_us)
+    waiting = wait_us() / WAIT_ROUNDS
+    return Speeds(instructions(threads), waiting, reads, rates.call_us, rates.share_us)
 
 
 @once
@@ -180,9 +188,9 @@ def _functions() -> tuple[Callable[..., None], ...]:
     return tuple(signature(code.address(name)) for name in NAMES)
 
 
-def _seconds(work: Callable[[int], None], threads: int) -> float:
+def _seconds(work: Callable[[int], None], threads: int, rounds: int = ROUNDS) -> float:
     """The shortest round in which every thread does its part; the first warms up."""
-    return min([_round(work, threads) for _ in range(ROUNDS + 1)][1:])
+    return min([_round(work, threads) for _ in range(rounds + 1)][1:])
 
 
 def _round(work: Callable[[int], None], threads: int) -> float:
@@ -250,7 +258,7 @@ class _Loops:
         self.nest.loop(0, TIMES, 1, [], all_rounds)
         return as_function(self.w, PARAMETERS)
 
-    def multiply_add(self) -> Kernel:
+    def multiply_add(self, chains: int = CHAINS) -> Kernel:
         w = self.w
         scale = w.load(SOURCE, self.type, 4)
 
@@ -259,7 +267,11 @@ class _Loops:
                 return [w.binary("fadd", w.binary("fmul", s, scale), scale) for s in sums]
             return [w.intrinsic("llvm.fma", self.type, s, scale, scale) for s in sums]
 
-        return self._summed(one)
+        return self._summed(one, chains=chains)
+
+    def wait(self) -> Kernel:
+        """Of one chain."""
+        return self.multiply_add(1)
 
     def _addresses(self, base: Value, i: Value) -> list[Value]:
         first = times(self.w, i, CHAINS)
@@ -269,8 +281,8 @@ class _Loops:
     def _loads(self, i: Value) -> list[Value]:
         return [self.w.load(place, self.type, ALIGN) for place in self._addresses(SOURCE, i)]
 
-    def _summed(self, one: Round, rounds: Value = COUNT) -> Kernel:
-        zeros = [self.w.zero(self.type) for _ in range(CHAINS)]
+    def _summed(self, one: Round, rounds: Value = COUNT, chains: int = CHAINS) -> Kernel:
+        zeros = [self.w.zero(self.type) for _ in range(chains)]
         total, *others = self.nest.loop(0, rounds, 1, zeros, one)
         for other in others:
             total = self.w.binary("fadd", total, other)
@@ -280,6 +292,7 @@ class _Loops:
 
 def _module(target: Target) -> IrModule:
     made = Definitions()
-    for name, write in zip(NAMES, (_Loops.read, _Loops.copy, _Loops.multiply_add), strict=True):
+    loops = (_Loops.read, _Loops.copy, _Loops.multiply_add, _Loops.wait)
+    for name, write in zip(NAMES, loops, strict=True):
         made.place(name, write(_Loops(target)))
     return IrModule("\n".join(made.lines()), NAMES)

@@ -46,6 +46,7 @@ from hlo.passes.fusion_repeats import (
     is_made_of_little,
     is_read_often,
     is_worth_repeating,
+    joins_unknown_parts,
     may_repeat,
     picks_few,
     views_memory,
@@ -277,6 +278,8 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
         return _accepts_reduce(group, producer, axes) or stays(
             f"its sums would be made again, or on too few threads, for %{root.name}"
         )
+    if joins_unknown_parts(producer, group.members):
+        return stays("which of its parts is read is not known before the run")
     cost = op_cost(producer)
     if cost >= _COSTLY and any(map(_joins_short_rows, group.members)):
         return stays("few of a vector's lanes would compute it, for rows of several arrays meet")

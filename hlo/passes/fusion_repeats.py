@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from hlo.analysis.fusibility import is_elementwise, is_fusible, op_cost
+from hlo.indexing.queries import steps
 from hlo.ir.instruction import Instruction
 from hlo.ir.permutation import compose, is_identity
 from hlo.machine import COMMON
@@ -191,6 +192,38 @@ def whole_users(producer: Instruction, axes: Mapping[Group, Axes | None]) -> int
     parts = [least * evaluations(producer, group.counts) for group in whole]
     few = [part for part in parts if part <= _FEW]
     return len(whole) - len(few) if sum(few) <= _FEW else len(whole)
+
+
+def joins_unknown_parts(producer: Instruction, members: Mapping[Instruction, object]) -> bool:
+    """Whether it joins arrays of which a group reads now this one, now that one: parts that a
+    reshape deals out in turns, as phases of a transposed convolution, or computed ones at a place
+    that only the run knows, as a roll by a computed distance. A kernel would compute each part for
+    each element and choose, lane by lane; what is in memory is read from end to end.
+    """
+    if producer.opcode != "concatenate" or producer.shape.size < _LEAST_LOOKED_UP:
+        return False
+    (joined,) = ints(producer, "dimensions")
+    is_computed = not all(o.opcode == "parameter" or views_memory(o) for o in producer.operands)
+    for user in users_in(members, producer):
+        is_picked = has_trait(user, Trait.PICKS | Trait.CUTS_AT) and user.operands[0] is producer
+        if is_picked and is_computed:
+            return True
+        if user.opcode == "reshape" and _is_dealt_out(user, joined):
+            return True
+    return False
+
+
+def _is_dealt_out(reshape: Instruction, d: int) -> bool:
+    """Whether an operand's dimension changes faster than another one with which it becomes one."""
+    found = steps(reshape, 0)
+    if found is None or found[d].is_whole or len(found[d].dims) != 1:
+        return False
+    (source,) = reshape.operands
+    outer = (
+        n > 1 and step.dims == found[d].dims
+        for n, step in zip(source.shape.dims[:d], found, strict=False)
+    )
+    return any(outer)
 
 
 def picks_few(producer: Instruction, axes: Axes | None) -> bool:

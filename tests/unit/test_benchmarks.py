@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import start
+import hlo
+from benchmarks import estimates, start
 
 ROOT = Path(__file__).parents[2]
 TEXT = "HloModule m\nENTRY e { x = f32[8] parameter(0) ROOT y = f32[8] negate(x) }"
@@ -59,3 +60,19 @@ def test_starts_are_told_beside_the_floor(
     lines = capsys.readouterr().out.splitlines()
     assert [line[:56].strip() for line in lines[2:]] == [s.name for s in start.starts(path)]
     assert lines[2].split()[-3] == "0.0"
+
+
+def test_each_estimate_has_a_program_of_its_own() -> None:
+    found = [f"{p.group}: {p.name}" for p in estimates.programs()]
+    assert len(found) == len(set(found))
+    deep = list(estimates.wanted("^(deep|batched)", 7))
+    assert {p.group for p in deep} == {"deep", "deep, other types", "batched"}
+    for program in deep:
+        hlo.verify(hlo.parse(program.text()))
+
+
+@pytest.mark.parametrize(("found", "near"), [([0.9], 1), ([2.0, 1.1], 1), ([0.8, 2.0], 0)])
+def test_the_best_of_several_times_says_whether_an_estimate_is_near(
+    found: list[float], near: int
+) -> None:
+    assert estimates.is_near(found) == near

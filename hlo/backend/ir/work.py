@@ -2,14 +2,15 @@
 
     Work, units, chunks, Speeds --estimated_us--> microseconds
 
-    on one thread:  (instructions + sums) / their speed + COPY * (copied + shared) / read
-                    + COPY * fetched / near + moved * (1 / read - 1 / near)
+    on one thread:  the greater of instructions / speed and chain * wait
+                    + (sums + packed + shared_packed) / speed + (copied + shared) / read
+                    + fetched / near + moved * (1 / read - 1 / near)
     a stream:       the greater of its instructions' and its bytes' time
 
-`read`: bytes in a microsecond from what holds all that is worked on, `near`: from the first cache.
-Everything but speeds follows from shapes. Speeds are those of a machine's description
-(hlo/machine.py), or measured (hlo/backend/limits.py). COPY was fitted to what products took on Zen
-4, and is a ratio of its measured speeds.
+`speed`: instructions in a microsecond, `wait`: until the next of a chain can begin; `read`: bytes
+in a microsecond from what holds all that is worked on, `near`: from the first cache. Everything but
+these follows from shapes; they are those of a machine's description (hlo/machine.py), or measured
+(hlo/backend/limits.py).
 """
 
 from __future__ import annotations
@@ -22,16 +23,15 @@ from msgspec import Struct
 from hlo.backend.ir.kernel import Work
 from hlo.machine import Machine
 
-COPY = 2.2  # What a byte that packing reads or writes takes, in bytes that are only read.
-
 
 class Speeds(Struct, frozen=True):
     """Of one of the threads that work at once. instructions: multiply-adds of whole vectors in a
-    microsecond. reads: (bytes, how many are read in a microsecond where so many lie), the nearest
-    first.
+    microsecond; wait_us: from the beginning of one to that of another that needs it. reads: (bytes,
+    how many are read in a microsecond where so many lie), the nearest first.
     """
 
     instructions: float
+    wait_us: float
     reads: tuple[tuple[int, float], ...]
     call_us: float
     share_us: float
@@ -59,7 +59,8 @@ def speeds_of(machine: Machine) -> Speeds:
         (2 * last.bytes, rates.memory_bytes),
     )
     instructions = rates.contracted_ops / (2 * (machine.vector_bytes // 4))
-    return Speeds(instructions, reads, rates.call_us, rates.share_us)
+    wait_us = machine.cycles.latency * machine.cycles.operations / instructions
+    return Speeds(instructions, wait_us, reads, rates.call_us, rates.share_us)
 
 
 def estimated_us(work: Work, units: int, chunks: int, threads: int, speeds: Speeds) -> float:
@@ -67,13 +68,14 @@ def estimated_us(work: Work, units: int, chunks: int, threads: int, speeds: Spee
     these.
     """
     read, near = speeds.read(work.reach), speeds.reads[0][1]
-    arithmetic = (work.instructions + work.sums) / speeds.instructions
-    shared = COPY * work.shared / read
+    products = max(work.instructions / speeds.instructions, work.chain * speeds.wait_us)
+    arithmetic = products + (work.sums + work.packed) / speeds.instructions
+    shared = work.shared / read + work.shared_packed / speeds.instructions
     if work.is_stream:
         own = max(arithmetic, work.moved / read)
     else:
         waiting = work.moved * max(1 / read - 1 / near, 0.0)
-        own = arithmetic + waiting + COPY * (work.copied / read + work.fetched / near)
+        own = arithmetic + waiting + work.copied / read + work.fetched / near
     if chunks < 2 or threads < 2:
         return speeds.call_us + own + shared
     rounds = -(-chunks // threads)

@@ -44,9 +44,11 @@ def block_work(program: Program, count: int, lanes: int) -> Work | None:
     ]
     return Work(
         instructions=count * sum(work.instructions for work in works),
+        chain=count * sum(work.chain for work in works),
         sums=count * sum(work.sums for work in works),
         copied=count * sum(work.copied + work.shared for work in works),
         fetched=count * sum(work.fetched for work in works),
+        packed=count * sum(work.packed + work.shared_packed for work in works),
         moved=count * sum(work.moved for work in works),
         reach=max(work.reach for work in works),
     )

@@ -8,7 +8,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.permutation import compose, is_identity
 from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make
-from hlo.ops.table import OPS, Opcodes, Trait, opcodes
+from hlo.ops.table import INDEX_MAPS, OPS, Opcodes, Trait, opcodes
 from hlo.passes.patterns.matching import (
     has_one_user,
     ints,
@@ -43,6 +43,26 @@ def transpose_identity(root: Instruction) -> Instruction | None:
     if not is_identity(ints(root, "dimensions")):
         return None
     return x if same_array(x.shape, root.shape) else None
+
+
+# What does not see in which layout an operand is.
+_BLIND = opcodes(Trait.ELEMENTWISE | Trait.FUSES | INDEX_MAPS) - opcodes(
+    Trait.FREE | Trait.SAME_LAYOUT
+)
+
+
+@rewrite("transpose")
+def transpose_in_default_layout(root: Instruction) -> Instruction | None:
+    """transpose(x) => transpose(x)  in the default layout, where nobody sees its own: JAX writes
+    each transpose in the layout in which no byte moves
+    """
+    (x,) = root.operands
+    plain = root.shape.without_layout()
+    if is_plain(root.shape) or not is_plain(plain) or root.is_root:
+        return None
+    if any(u.opcode not in _BLIND and u.opcode not in ("dot", "convolution") for u in root.users):
+        return None
+    return make(root, "transpose", x, shape=plain, dimensions=root["dimensions"])
 
 
 @rewrite("transpose", operand="transpose")

@@ -178,6 +178,54 @@ def reduce_of_negated(root: Instruction) -> Instruction | None:
     return make(root, "negate", total, shape=root.shape)
 
 
+@rewrite("reduce-window", operand="reshape")
+def window_of_added_dims(root: Instruction) -> Instruction | None:
+    """window(reshape(x), z) => reshape(window(x, z))  where the reshape adds dimensions of size 1
+    that the window leaves alone
+    """
+    window = root.get("window")
+    if len(root.operands) != 2 or not isinstance(window, Window) or not is_plain(root.shape):
+        return None
+    reshaped, z = root.operands
+    (x,) = reshaped.operands
+    added = [d for d, n in enumerate(reshaped.shape.dims) if n == 1 and window.dims[d] == PLAIN]
+    # Of equal neighbours of size 1 it does not matter which are the new ones.
+    added = added[: reshaped.shape.rank - x.shape.rank]
+    kept = [d for d in range(reshaped.shape.rank) if d not in added]
+    if not added or not is_plain(x.shape.without_layout()) or not has_one_user(reshaped):
+        return None
+    if x.shape.dims != tuple(reshaped.shape.dims[d] for d in kept):
+        return None
+    shape = root.shape.with_dims(tuple(root.shape.dims[d] for d in kept))
+    inner = Window(tuple(window.dims[d] for d in kept))
+    made = make(root, "reduce-window", x, z, shape=shape, **{**root.attributes, "window": inner})
+    return make(root, "reshape", made, shape=root.shape)
+
+
+@rewrite("reduce-window", operand="transpose")
+def window_of_transpose(root: Instruction) -> Instruction | None:
+    """window(transpose(x, p), z) => transpose(window(x, z), p)  where all that is read of it are
+    transposes
+    """
+    window = root.get("window")
+    if len(root.operands) != 2 or not isinstance(window, Window) or not is_plain(root.shape):
+        return None
+    moved, z = root.operands
+    (x,) = moved.operands
+    if x.shape.is_dynamic or not has_one_user(moved) or root.is_root or not root.users:
+        return None
+    if any(user.opcode != "transpose" for user in root.users):
+        return None
+    if identity(reducer_opcode(root) or "", root.shape.dtype) is None:
+        return None  # what else than associative ops may depend on the order within a window
+    order = ints(moved, "dimensions")
+    back = [order.index(d) for d in range(len(order))]
+    shape = root.shape.with_dims(tuple(root.shape.dims[d] for d in back))
+    turned = Window(tuple(window.dims[d] for d in back))
+    made = make(root, "reduce-window", x, z, shape=shape, **{**root.attributes, "window": turned})
+    return make(root, "transpose", made, shape=root.shape, dimensions=order)
+
+
 @rewrite("reduce-window")
 def window_of_holes(root: Instruction) -> Instruction | None:
     """window(x dilated by d, size k) at d * q + r => window(x, size k / d, from some element on)

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Work
-from hlo.backend.ir.work import COPY, Speeds, estimated_us, speeds_of
+from hlo.backend.ir.work import Speeds, estimated_us, speeds_of
 from hlo.machine import NAMED
 
-SPEEDS = Speeds(100.0, ((1 << 10, 80.0), (1 << 12, 40.0), (1 << 14, 20.0)), 0.5, 2.0)
+SPEEDS = Speeds(100.0, 0.04, ((1 << 10, 80.0), (1 << 12, 40.0), (1 << 14, 20.0)), 0.5, 2.0)
 
 
 def one_thread(work: Work) -> float:
@@ -24,12 +24,15 @@ def test_between_known_sizes_speeds_fall_with_the_logarithm() -> None:
 def test_each_quantity_has_its_time() -> None:
     near = Work(reach=1)
     assert one_thread(replace(near, instructions=300, sums=100)) == pytest.approx(4)
-    assert one_thread(replace(near, copied=800)) == pytest.approx(10 * COPY)
-    assert one_thread(replace(near, shared=800, runs=2)) == pytest.approx(10 * COPY)
+    assert one_thread(replace(near, instructions=300, chain=100)) == pytest.approx(4), "it waits"
+    assert one_thread(replace(near, instructions=500, chain=100)) == pytest.approx(5)
+    assert one_thread(replace(near, copied=800, packed=100)) == pytest.approx(10 + 1)
+    shared = replace(near, shared=800, shared_packed=100, runs=2)
+    assert one_thread(shared) == pytest.approx(10 + 1)
     assert one_thread(replace(near, moved=800)) == 0, "arithmetic hides it"
     far = Work(reach=1 << 14)
     assert one_thread(replace(far, moved=800)) == pytest.approx(800 / 20 - 800 / 80)
-    assert one_thread(replace(far, fetched=800)) == pytest.approx(10 * COPY), "as if it were near"
+    assert one_thread(replace(far, fetched=800)) == pytest.approx(10), "as if it were near"
 
 
 def test_a_stream_takes_the_longer_of_both() -> None:
@@ -44,9 +47,9 @@ def test_threads_share_units_and_pack_what_theirs_share() -> None:
     even = estimated_us(work, 8, 8, 2, SPEEDS)
     assert even == pytest.approx(SPEEDS.share_us + (alone + SPEEDS.call_us) / 2)
     assert estimated_us(work, 3, 3, 2, SPEEDS) > even, "a thread has two of three units"
-    packing = replace(work, shared=800, runs=1)
+    packing = replace(work, shared=800, shared_packed=500, runs=1)
     assert estimated_us(packing, 8, 2, 2, SPEEDS) == pytest.approx(
-        estimated_us(work, 8, 2, 2, SPEEDS) + 10 * COPY
+        estimated_us(work, 8, 2, 2, SPEEDS) + 10 + 5
     )
 
 

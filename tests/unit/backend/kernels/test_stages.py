@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from hlo.backend.loops import choose_stages
@@ -60,9 +61,29 @@ def test_a_long_chain_over_rows(dims: str) -> None:
 
 
 def test_the_same_bits_as_in_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    import numpy as np
-
     x = np.random.default_rng(3).standard_normal(5000).astype(np.float32)
     (split,) = run(fused("5000"), (x,))
     monkeypatch.setattr(choose_stages, "_may_split", lambda _: False)
     assert run(fused("5000"), (x,))[0].tobytes() == split.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["f64", "f32"])
+@pytest.mark.parametrize("n", [255, 512, 2053, 4099, 9001])
+def test_vectors_that_go_together_through_a_chain(
+    monkeypatch: pytest.MonkeyPatch, kind: str, n: int
+) -> None:
+    """The same bits as one after the other, at lengths around vectors and blocks."""
+    t = f"{kind}[{n}]"
+    lines = [f"v0 = {t} parameter(0)", f"y = {t} cosine(v0)", f"v1 = {t} multiply(v0, y)"]
+    for k in range(1, 60):
+        lines += [f"m{k} = {t} multiply(v{k}, y)", f"v{k + 1} = {t} subtract(m{k}, v{k - 1})"]
+    body = "\n".join([*lines, f"ROOT r = {t} negate(v60)"])
+    program = (
+        f"HloModule m\nf {{ {body} }}\n"
+        f"ENTRY e {{ x = {t} parameter(0)\n ROOT r = {t} fusion(x), kind=kLoop, calls=f }}"
+    )
+    root = parse(program).entry.root
+    x = np.random.default_rng(3).standard_normal(n).astype(f"f{int(kind[1:]) // 8}")
+    (together,) = run(root, (x,))
+    monkeypatch.setattr(choose_stages, "_MOST_ABREAST", 1)
+    assert run(root, (x,))[0].tobytes() == together.tobytes()

@@ -153,3 +153,52 @@ def test_results_of_other_dimensions_have_domains_of_their_own() -> None:
   b = f32[7,3] negate(y)
   ROOT r = (f32[100], f32[7,3]) tuple(a, b)"""
     assert [box.dims for box in boxes(text)] == [(100,), (7, 3)]
+
+
+def chained(machine: str, kind: str, steps: int, asked: int = 0) -> NestSchedule:
+    """Of a fusion in which each step, v y - u, asks for the two before it, v and u, and what comes
+    of the last one for `asked` of the first.
+    """
+    t = f"{kind}[20000]"
+    lines = [f"v0 = {t} parameter(0)", f"y = {t} parameter(1)", f"v1 = {t} multiply(v0, y)"]
+    for n in range(1, steps):
+        lines += [f"m{n} = {t} multiply(v{n}, y)", f"v{n + 1} = {t} subtract(m{n}, v{n - 1})"]
+    last = f"v{steps}"
+    for n in range(1, asked + 1):
+        lines.append(f"r{n} = {t} add({last}, v{n + 4})")
+        last = f"r{n}"
+    body = "\n".join([*lines, f"ROOT r = {t} negate({last})"])
+    text = (
+        f"HloModule m\nf {{ {body} }}\nENTRY e {{ a = {t} parameter(0)\n b = {t} parameter(1)\n"
+        f" ROOT r = {t} fusion(a, b), kind=kLoop, calls=f }}"
+    )
+    root, target = hlo.parse(text).entry.root, Target(NAMED[machine])
+    expression = Expression(target)
+    outputs = outputs_of(expression, root, enter_operands(expression, root))
+    (schedule,) = schedules_of(expression, outputs, lanes_of(root, target))
+    return schedule
+
+
+@pytest.mark.parametrize(
+    ("kind", "machine", "asked", "step"),
+    [
+        ("f64", "znver4", 0, 32),
+        ("f32", "znver4", 0, 64),
+        ("f64", "x86-64-v3", 0, 32),  # values of two registers
+        ("f64", "x86-64-v3", 20, 8),  # more numbers than registers
+    ],
+)
+def test_vectors_go_together_through_a_chain_that_cannot_be_parted(
+    kind: str, machine: str, asked: int, step: int
+) -> None:
+    schedule = chained(machine, kind, 60, asked)
+    assert not schedule.stages
+    assert schedule.vector is not None
+    assert schedule.vector.step == step
+
+
+@pytest.mark.parametrize(("steps", "stages"), [(30, 2), (16, 0)])
+def test_chains_that_can_be_parted_or_are_short_go_alone(steps: int, stages: int) -> None:
+    schedule = chained("znver4", "f64", steps)
+    assert len(schedule.stages) == stages
+    assert not any("a round, a chain" in remark for remark in schedule.remarks)

@@ -5,6 +5,8 @@ ProductPlan --product_work--> Work, which speeds turn into time (backend/ir/work
 
 from __future__ import annotations
 
+from math import log2
+
 from hlo.backend.ir.kernel import Work
 from hlo.backend.kernels.contraction.packing.form import Packing
 from hlo.backend.kernels.contraction.packing.strided import stretch_of
@@ -16,7 +18,7 @@ from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.rows_ahead import rows_ahead
 from hlo.machine import COMMON
 
-GATHERED = 4  # Bytes that are gathered one by one take so many times as long as those of runs.
+COPIED = 2  # Instructions for a vector that is packed: it is loaded and stored.
 
 
 def product_work(plan: ProductPlan) -> Work:
@@ -24,15 +26,18 @@ def product_work(plan: ProductPlan) -> Work:
     c, ring = plan.contraction, plan.ring
     tiles = c.batches * plan.rows.count * plan.columns.count
     stored = plan.rows.step * plan.vectors * ring.parts
-    shared, runs = _shared(plan)
-    copied = _copied(plan)
+    (shared, shared_packed), runs = _shared(plan)
+    copied, packed = _copied(plan)
     is_fetched = plan.lhs is Reading.IN_TILE and rows_ahead(plan) > 0
     return Work(
         instructions=share_of(plan) * tiles * c.k * _of_a_depth(plan.rows.step, plan.vectors, ring),
+        chain=share_of(plan) * tiles * c.k,
         sums=tiles * plan.depth_blocks * stored,
         copied=0.0 if is_fetched else copied,
         fetched=copied if is_fetched else 0.0,
+        packed=packed,
         shared=shared,
+        shared_packed=shared_packed,
         runs=runs,
         moved=_in_place(plan) + 2 * c.batches * c.m * c.n * c.out.item_bytes,
         reach=reach(c),
@@ -40,23 +45,29 @@ def product_work(plan: ProductPlan) -> Work:
 
 
 def _of_a_depth(rows: int, vectors: int, ring: Ring) -> float:
-    """Multiply-adds that take as long as one depth of a tile: its own, or what it loads, or what a
-    sum waits for the one before.
-    """
+    """Multiply-adds that take as long as one depth of a tile: its own, or what it loads."""
     cycles, parts = COMMON.cycles, ring.parts
     products = rows * vectors * parts**2 * instructions(ring)
     read = rows // ring.rows + vectors * ring.rows
     loads = read * parts * cycles.operations / cycles.loads
-    return max(products, loads, cycles.latency * cycles.operations)
+    return max(products, loads)
 
 
-def _moved(packing: Packing, batch: Axes) -> float:
-    """Bytes that are read and written where a factor is packed for so many batches."""
-    source = packing.source
-    elements = source.free_size * source.depth_size * extent(batch)
-    moved = elements * (source.number_bytes + packing.ring.scalar_bytes * packing.ring.parts)
-    is_in_runs = source.is_free_contiguous or source.is_depth_contiguous
-    return moved if is_in_runs or stretch_of(packing) else GATHERED * moved
+def _packing(packing: Packing, batch: Axes, times: int = 1) -> tuple[float, float]:
+    """Bytes that are read where a factor is packed for so many batches, so many times; instructions
+    that it takes: a square of vectors that lies across is turned by shuffles, halves, quarters and
+    so on of each; elements that are no runs are gathered one by one.
+    """
+    source, ring = packing.source, packing.ring
+    elements = float(times * source.free_size * source.depth_size * extent(batch))
+    vectors = elements * ring.parts / ring.lanes
+    if source.is_free_contiguous or packing.by_rows or stretch_of(packing):
+        instructions = COPIED * vectors
+    elif source.is_depth_contiguous:
+        instructions = (COPIED + log2(ring.lanes)) * vectors
+    else:
+        instructions = COPIED * elements
+    return elements * source.number_bytes, instructions
 
 
 def _in_place(plan: ProductPlan) -> float:
@@ -66,25 +77,25 @@ def _in_place(plan: ProductPlan) -> float:
     return sum(factor_bytes(c, side) for side in sides)
 
 
-def _copied(plan: ProductPlan) -> float:
-    """What units pack for themselves."""
+def _copied(plan: ProductPlan) -> tuple[float, float]:
+    """What units pack for themselves: bytes and instructions."""
     c, lhs, rhs = plan.contraction, plan.lhs_packing, plan.rhs_packing
-    copied = 0.0
+    found = [(0.0, 0.0)]
     if plan.lhs is Reading.IN_TILE:
-        copied += _moved(lhs, c.batch) * plan.column_blocks
+        found.append(_packing(lhs, c.batch, plan.column_blocks))
     if plan.rhs is Reading.IN_UNIT and not plan.shared_bytes:
         again = plan.row_blocks if plan.column_blocks > 1 or plan.depth_first else 1
-        copied += _moved(rhs, c.batch) * again
-    return copied
+        found.append(_packing(rhs, c.batch, again))
+    return sum(of for of, _ in found), sum(instructions for _, instructions in found)
 
 
-def _shared(plan: ProductPlan) -> tuple[float, int]:
-    """What a run of units has packed, in all, and how many runs there are."""
+def _shared(plan: ProductPlan) -> tuple[tuple[float, float], int]:
+    """What runs of units have packed, in all, and how many runs there are."""
     c = plan.contraction
     if plan.shared_bytes:
         own = tuple(a for a in c.batch if a.rhs)
-        return _moved(plan.rhs_packing, own), plan.shared_runs
+        return _packing(plan.rhs_packing, own), plan.shared_runs
     if plan.lhs is Reading.IN_UNIT:
         own = tuple(a for a in c.batch if a.lhs)
-        return _moved(plan.lhs_packing, own), plan.row_blocks * extent(own)
-    return 0.0, 1
+        return _packing(plan.lhs_packing, own), plan.row_blocks * extent(own)
+    return (0.0, 0.0), 1

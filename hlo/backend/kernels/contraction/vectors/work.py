@@ -17,13 +17,11 @@ from hlo.backend.kernels.contraction.vectors.plan import (
     row_groups,
 )
 
-CHAIN = 4  # Products of floats that take as long as to read and to store their sum.
-
 
 def vector_work(c: Contraction, ring: Ring) -> Work:
     """Of gemv.py's kernels: dots load rows and columns for their products, a group of rows after
-    the other; axpys the columns, and sums that they store again, each with a product of every
-    depth.
+    the other; axpys the columns, and sums that they store again, which other ports do meanwhile.
+    Parts of complex numbers are taken apart by an instruction each.
     """
     is_along = is_dots(c, ring)
     groups = len(row_groups(c.m)) if is_along or ring.parts > 1 else 1
@@ -36,7 +34,7 @@ def vector_work(c: Contraction, ring: Ring) -> Work:
         sums = float(c.batches * c.m * c.n * parts)
     else:
         vectors, loads, sums = c.k * -(-c.n // ring.lanes), 0.0, 0.0
-        products += parts * (1 + 2 * rows / DEPTHS)
+        products += parts * (1 + (parts > 1))
     return Work(
         instructions=c.batches * vectors * groups * max(products, loads),
         sums=ACROSS * sums,
@@ -50,16 +48,14 @@ def word_stream_work(c: Contraction, ring: Ring, rows: int) -> Work:
     """Of word_stream.py's kernel, whose contraction counts depths of elements. Beside products a
     vector of words is a shuffle or two, of floats three operations that look at it, of which half
     find no room between products, and what computes it; a sum is read and stored once for DEPTHS
-    rows, on ports of their own, but the chain of a sum of floats is waited for as long as CHAIN
-    products take.
+    rows.
     """
     assert ring.dot is not None, "of words"
     group = ring.dot.group
     words = c.batches * -(-c.k // group) * -(-c.n // ring.lanes)
     made = group / 2 + 1.5 * ring.rounds + group * computing(c.rhs)
-    stored = rows / DEPTHS * (CHAIN if ring.rounds else 1)
     return Work(
-        instructions=words * (rows * instructions(ring) + made + stored),
+        instructions=words * (rows * instructions(ring) + made + rows / DEPTHS),
         moved=c.batches * c.k * c.n * c.rhs.read_bytes,
         reach=reach(c),
         is_stream=True,
