@@ -8,8 +8,7 @@ from hlo.analysis.loop_state import element_index, of_any_shape, start_of
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
-from hlo.passes.dce import drop_dead_instructions
-from hlo.passes.liveness import awaited, is_removable
+from hlo.passes.dce import drop_dead_instructions, drop_unread
 
 
 def shrink(loop: Instruction, numbers: Set[int]) -> Instruction:
@@ -44,18 +43,6 @@ def shrink(loop: Instruction, numbers: Set[int]) -> Instruction:
     computation.remove(loop)
     drop_unread(before)
     return narrower
-
-
-def drop_unread(value: Instruction) -> None:
-    """Remove a value if nobody reads it, and then what only it read."""
-    stack = [value]
-    while stack:
-        top = stack.pop()
-        if top.computation is None or not is_removable(top) or top in awaited(top.computation):
-            continue
-        operands = dict.fromkeys(top.operands)
-        top.computation.remove(top)
-        stack += operands
 
 
 def _renumber(whole: Instruction, places: dict[int, int]) -> None:

@@ -28,8 +28,9 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.machine import COMMON
 from hlo.ops.table import Trait, opcodes
+from hlo.passes.dce import drop_unread
 from hlo.passes.liveness import awaited, fused_computations
-from hlo.passes.loop_shrinking import drop_unread, shrink
+from hlo.passes.loop_shrinking import shrink
 
 LEAST_BYTES = COMMON.first_cache.bytes
 LEAST_GAIN = 8  # An array's bytes beside those of each that it is computed from.

@@ -37,8 +37,9 @@ from hlo.ir.module import Module
 from hlo.ir.permutation import inverse
 from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
+from hlo.passes.dce import drop_unread
 from hlo.passes.liveness import awaited
-from hlo.passes.loop_shrinking import drop_unread, shrink
+from hlo.passes.loop_shrinking import shrink
 from hlo.passes.patterns.matching import ints
 
 
