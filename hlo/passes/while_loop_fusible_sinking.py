@@ -5,16 +5,19 @@
 
 JAX hands masks, biases and broadcast numbers to the body of a scan as state that no trip changes.
 In the body they need no memory, where kernels count them, and other passes see what they are: that
-a mask is causal (mask-skipping), that a number is the same everywhere. Sunk are arrays larger than
-the first cache that come by moves and a few additions an element from counts, constants, and arrays
-of at most a LEAST_GAIN-th of their bytes, which the loop is handed instead, and that the body reads
-element by element: each of its trips computes the same bits. The name is XLA's, which does so too.
+a mask is causal (mask-skipping), that a number is the same everywhere. Sunk are arrays beyond the
+first cache that the body reads element by element for values that no cache holds, as scores are
+(smaller ones are read again faster than they are computed), and that come by moves and a few
+additions an element from counts, constants, and arrays of at most a LEAST_GAIN-th of their bytes,
+which the loop is handed instead. Each trip computes the same bits. The name is XLA's, which does so
+for others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from hlo.analysis.block_size import LEAST_SCORES_BYTES
 from hlo.analysis.fusibility import op_cost
 from hlo.analysis.loop_state import (
     element_index,
@@ -87,15 +90,16 @@ def _is_worth(start: Instruction) -> bool:
 
 def _is_read_by_elements(element: Instruction) -> bool:
     """Whether what reads an element of the state takes one number of it for one of its own, so that
-    it can be computed there; of a loop inside, whether its body does.
+    it can be computed there, and is large; of a loop inside, whether its body does.
     """
-    waiting, seen = [element], set[Instruction]()
+    waiting, seen, is_large = [element], set[Instruction](), False
     while waiting:
         value = waiting.pop()
         if value in seen:
             continue
         seen.add(value)
         for user in value.users:
+            is_large |= user.shape.is_array and user.shape.size_bytes >= LEAST_SCORES_BYTES
             if user.opcode in _MOVES:
                 waiting.append(user)
             elif user.opcode == "tuple" and not user.is_root:
@@ -105,7 +109,7 @@ def _is_read_by_elements(element: Instruction) -> bool:
                 waiting += inner
             elif user.opcode not in _ELEMENTWISE and user.opcode != "reduce" and not user.is_root:
                 return False
-    return True
+    return is_large
 
 
 def _handed_on(value: Instruction, state: Instruction) -> list[Instruction] | None:
