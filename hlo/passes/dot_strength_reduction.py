@@ -9,7 +9,10 @@ for 8 and 12; from 16 columns or depths on it takes longer. Thousands of matrice
 8x8: 0.25 to 0.85.
 
 A dot without rows and columns of its own (every dimension is of both factors) has no tiles at all.
-Where depth does not run along both factors, a sum over strides is best taken by lanes of results.
+Where depth does not run along both factors, a sum over strides is best taken by lanes of results;
+so is one over rows that fill no vector, which are turned in registers. Measured against one row at
+a time, 224 and 16,384 rows of f32: 0.03 to 0.3 of the time for depths of 2 to 12 with vectors of
+64 bytes, 0.2 to 1.1 with vectors of 32, 0.25 to 1.2 with vectors of 16.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Ints, Shape
+from hlo.machine import CHOICES
 from hlo.ops.making import make
 from hlo.passes.liveness import replace, replaceable
 from hlo.passes.loop_making import reducer
@@ -51,10 +55,19 @@ def _is_short(dot: Instruction) -> bool:
         return False
     own, contracted = operand_dims(dot)
     if all(None not in pair for pair in own):
-        return not _runs_along_depth(dot, contracted)
+        return _fills_no_vector(dot, contracted) or not _runs_along_depth(dot, contracted)
     columns = prod(n for n, (left, _) in zip(dot.shape.dims, own, strict=True) if left is None)
-    depth = prod(dot.operands[0].shape.dims[d] for d, _ in contracted if d is not None)
-    return 1 < depth <= MOST_DEPTH and columns <= MOST_COLUMNS
+    return 1 < _depth(dot, contracted) <= MOST_DEPTH and columns <= MOST_COLUMNS
+
+
+def _depth(dot: Instruction, contracted: Sequence[OperandDims]) -> int:
+    return prod(dot.operands[0].shape.dims[d] for d, _ in contracted if d is not None)
+
+
+def _fills_no_vector(dot: Instruction, contracted: Sequence[OperandDims]) -> bool:
+    """Whether a row is shorter than the longest vector there is."""
+    row = _depth(dot, contracted) * _accumulated(dot.shape.dtype).component.item_bytes
+    return row < max(CHOICES["vector_bytes"])
 
 
 def _runs_along_depth(dot: Instruction, contracted: Sequence[OperandDims]) -> bool:

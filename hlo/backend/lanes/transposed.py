@@ -24,7 +24,7 @@ from hlo.ir.dtype import DType
 
 _RUN_BYTES = 16  # Bytes of a row that are loaded at a time.
 _FEWEST_COLUMNS = 4  # Fewer columns are not worth turning and are gathered.
-_FEWEST_LANES = 8
+_FEWEST_LANES = 4
 # Of a stretch of narrow elements, and of a row: the limits between the two ways.
 _FEW_CHUNKS, _LONG_RUN = 2, 8
 _WORD_BYTES = 4  # Narrower elements are turned so many bytes at a time.
