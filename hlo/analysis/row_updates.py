@@ -7,9 +7,19 @@ does not look, and the counter goes through every row.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.analysis.loop_state import Counter, element_index, integer_constant
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
+
+
+class RowOrder(Struct, frozen=True):
+    """Trip n has row sign * n + offset: each of an array's rows once, in order or reversed."""
+
+    sign: int
+    offset: int
 
 
 def row_update(loop: Instruction, number: int, known: Counter) -> Instruction | None:
@@ -20,22 +30,25 @@ def row_update(loop: Instruction, number: int, known: Counter) -> Instruction | 
     update = body.root.operands[number]
     if update.opcode != "dynamic-update-slice" or set(update.users) != {body.root}:
         return None
-    if body.root.operands.count(update) != 1 or _reads(condition, number) != []:
+    if body.root.operands.count(update) != 1 or reads_of(condition, number) != []:
         return None
     target, row, *starts = update.operands
-    if _reads(body, number) != [target] or set(target.users) != {update}:
+    if reads_of(body, number) != [target] or set(target.users) != {update}:
         return None
     if update.operands.count(target) != 1 or len(starts) != len(target.shape.dims):
         return None
-    sizes = zip(row.shape.dims, target.shape.dims, starts, strict=True)
-    cut = [(size, whole, start) for size, whole, start in sizes if size != whole]
-    if len(cut) != 1:
-        return None
-    ((size, whole, start),) = cut
-    return update if size == 1 and _goes_through(start, body, known, whole) else None
+    dim = row_dim(target.shape, row.shape)
+    is_whole = dim is not None and row_order(starts[dim], body, known, target.shape.dims[dim])
+    return update if is_whole else None
 
 
-def _reads(computation: Computation, number: int) -> list[Instruction | None]:
+def row_dim(whole: Shape, row: Shape) -> int | None:
+    """The dimension of an array along which a part is one row of several; None: it is no row."""
+    cut = [d for d, (n, m) in enumerate(zip(whole.dims, row.dims, strict=True)) if n != m]
+    return cut[0] if len(cut) == 1 and row.dims[cut[0]] == 1 else None
+
+
+def reads_of(computation: Computation, number: int) -> list[Instruction | None]:
     """The instructions that take the element of the state; None among them: who takes it whole."""
     (parameter,) = computation.parameters
     return [
@@ -45,14 +58,15 @@ def _reads(computation: Computation, number: int) -> list[Instruction | None]:
     ]
 
 
-def _goes_through(start: Instruction, body: Computation, known: Counter, rows: int) -> bool:
-    """Whether a start is each of the rows once: sign * counter + offset, from sums with constants.
-    Its type holds them all, so that sums that wrap come out the same.
+def row_order(start: Instruction, body: Computation, known: Counter, rows: int) -> RowOrder | None:
+    """The order in which a start takes each of so many rows once, from sums of the loop's counter
+    with constants; None where it does not. Its type holds them all, so that sums that wrap come
+    out the same.
     """
     sign, offset, value = 1, 0, start
-    while not _is_counter(value, body, known):
+    while not is_counter(value, body, known):
         if value.opcode not in ("add", "subtract"):
-            return False
+            return None
         left, right = value.operands
         number = integer_constant(left)
         if number is not None and value.opcode == "subtract":
@@ -63,12 +77,14 @@ def _goes_through(start: Instruction, body: Computation, known: Counter, rows: i
             by = number if value.opcode == "add" else -number
             offset, value = offset + sign * by, left
         else:
-            return False
+            return None
     ends = {sign * n + offset for n in (known.first, known.limit - 1)}
     is_held = rows <= 1 << (start.shape.dtype.bits - 1)
-    return is_held and known.iterations == rows and ends == {0, rows - 1}
+    goes_through = is_held and known.iterations == rows and ends == {0, rows - 1}
+    return RowOrder(sign, offset) if goes_through else None
 
 
-def _is_counter(value: Instruction, body: Computation, known: Counter) -> bool:
+def is_counter(value: Instruction, body: Computation, known: Counter) -> bool:
+    """Whether a value of a loop's body is its counter."""
     is_element = value.opcode == "get-tuple-element" and value.operands[0] in body.parameters
     return is_element and element_index(value) == known.element

@@ -32,6 +32,18 @@ def remove_unread(computation: Computation, ordered: Sequence[Instruction]) -> N
             computation.remove(instruction)
 
 
+def drop_unread(value: Instruction) -> None:
+    """Remove a value if nobody reads it, and then what only it read."""
+    stack = [value]
+    while stack:
+        top = stack.pop()
+        if top.computation is None or not is_removable(top) or top in awaited(top.computation):
+            continue
+        operands = dict.fromkeys(top.operands)
+        top.computation.remove(top)
+        stack += operands
+
+
 def drop_dead_instructions(computation: Computation) -> bool:
     """Remove what nothing uses, and what only that used; whether there was any."""
     kept = awaited(computation)

@@ -25,9 +25,11 @@ from hlo.passes.scatter_splitting import scatter_splitting
 from hlo.passes.simplify_conditional import simplify_conditional
 from hlo.passes.table_lookup_mover import table_lookup_mover
 from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
+from hlo.passes.while_loop_fusible_sinking import while_loop_fusible_sinking
 from hlo.passes.while_loop_interchange import while_loop_interchange
 from hlo.passes.while_loop_invariant_code_motion import while_loop_invariant_code_motion
 from hlo.passes.while_loop_ranges import while_loop_ranges
+from hlo.passes.while_loop_rematerialization import while_loop_rematerialization
 from hlo.passes.while_loop_state_splitting import while_loop_state_splitting
 from hlo.passes.while_loop_unroller import while_loop_unroller
 from hlo.passes.window_separation import window_separation
@@ -53,9 +55,11 @@ RARE: dict[str, Callable[..., bool]] = {
     "simplify-conditional": simplify_conditional,
     "table-lookup-mover": table_lookup_mover,
     "while-loop-dot-batching": while_loop_dot_batching,
+    "while-loop-fusible-sinking": while_loop_fusible_sinking,
     "while-loop-interchange": while_loop_interchange,
     "while-loop-invariant-code-motion": while_loop_invariant_code_motion,
     "while-loop-ranges": while_loop_ranges,
+    "while-loop-rematerialization": while_loop_rematerialization,
     "while-loop-state-splitting": while_loop_state_splitting,
     "while-loop-unroller": while_loop_unroller,
     "window-separation": window_separation,

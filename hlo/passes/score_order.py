@@ -32,6 +32,7 @@ from hlo.passes.counted_copies import CountedCopies
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
 from hlo.passes.score_forms import Axes, Ordering, operand_axes_of
+from hlo.passes.shared_factors import keep_batches_apart
 
 
 def order_scores(module: Module) -> bool:
@@ -41,6 +42,7 @@ def order_scores(module: Module) -> bool:
     for computation in tuple(module.computations):
         if computation in left:
             continue
+        changed |= keep_batches_apart(module, computation)
         in_none: Met = {}
         for dot in [i for i in computation.instructions if i.opcode == "dot"]:
             if dot in computation and _reorder(module, computation, dot, in_none):
