@@ -37,14 +37,8 @@ from hlo.ops.table import INDEX_MAPS, Trait, opcodes
 MOST_COST = 64
 LEAST_GAIN = 4  # A product's bytes beside those of its factors.
 
-_AGAIN = (opcodes(INDEX_MAPS) - opcodes(Trait.UPDATES | Trait.FREE)) | opcodes(Trait.ELEMENTWISE)
-_AGAIN = (
-    (_AGAIN - opcodes(Trait.RANDOM | Trait.COLLECTIVE))
-    | {"constant"}
-    | {"iota"}
-    | {"reduce"}
-    | {"dot"}
-)
+_MOVES = opcodes(INDEX_MAPS) - opcodes(Trait.UPDATES | Trait.FREE)
+_ELEMENTWISE = opcodes(Trait.ELEMENTWISE) - opcodes(Trait.RANDOM | Trait.COLLECTIVE)
 
 
 class Rows(Struct, frozen=True):
@@ -204,11 +198,17 @@ def _again(row: Instruction, known: Collection[Instruction]) -> set[Instruction]
         value = waiting.pop()
         if value in known or value in members:
             continue
-        if value.opcode not in _AGAIN or not value.shape.is_array or not _is_worth(value, row):
+        if not _may_be_again(value) or not value.shape.is_array or not _is_worth(value, row):
             return None
         members.add(value)
         waiting += value.operands
     return members
+
+
+def _may_be_again(value: Instruction) -> bool:
+    """Whether an instruction gives the same of the same operands, wherever it stands."""
+    is_made = value.opcode in ("constant", "iota") or value.opcode in ("reduce", "dot")
+    return is_made or value.opcode in _MOVES or value.opcode in _ELEMENTWISE
 
 
 def _is_worth(value: Instruction, row: Instruction) -> bool:

@@ -42,7 +42,6 @@ MOST_MEMBERS = 32
 
 _MOVES = opcodes(Trait.REGROUPS | Trait.PERMUTES | Trait.REPEATS) - opcodes(Trait.FREE)
 _ELEMENTWISE = opcodes(Trait.ELEMENTWISE) - opcodes(Trait.RANDOM | Trait.COLLECTIVE)
-_SUNK = _MOVES | _ELEMENTWISE | {"constant"} | {"iota"}
 
 
 def while_loop_fusible_sinking(module: Module) -> bool:
@@ -134,7 +133,7 @@ def _cone(start: Instruction) -> tuple[list[Instruction], list[Instruction]] | N
         if value in members or value in leaves:
             continue
         is_small = LEAST_GAIN * value.shape.size_bytes <= start.shape.size_bytes
-        if value.opcode in _SUNK and "control-predecessors" not in value.attributes:
+        if _may_sink(value):
             members[value] = None
             waiting += value.operands
         elif is_small and value.shape.is_array and not value.shape.is_dynamic:
@@ -145,6 +144,12 @@ def _cone(start: Instruction) -> tuple[list[Instruction], list[Instruction]] | N
     if cost > MOST_COST * start.shape.size or len(members) > MOST_MEMBERS:
         return None
     return _ordered(members), list(leaves)
+
+
+def _may_sink(value: Instruction) -> bool:
+    is_made = value.opcode in ("constant", "iota")
+    is_plain = "control-predecessors" not in value.attributes
+    return is_plain and (is_made or value.opcode in _MOVES or value.opcode in _ELEMENTWISE)
 
 
 def _ordered(members: Collection[Instruction]) -> list[Instruction]:
