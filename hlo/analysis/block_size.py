@@ -62,7 +62,7 @@ def block_of(fusion: Instruction) -> Block | None:
         waiting += new
     states = tuple([c.state for c in inside])
     sizes = decisions_of(fusion).block
-    known, key = callee.facts, (block_of, sizes)
+    known, key = callee.facts, (_block_of, sizes)
     found: tuple[object, Block | None] | None = known.get(key)  # type: ignore[assignment]  # what is kept there below
     if found is None or found[0] != states:
         found = known[key] = states, _block_of(callee, sizes)

@@ -226,17 +226,21 @@ def _is_between(instruction: Instruction, computation: Computation) -> bool:
 
     Asked again from every value that a group may grow from.
     """
-    known: dict[Instruction, bool] = computation.facts.setdefault(_is_between, {})  # type: ignore[assignment]  # what is kept there here
+    known: dict[Instruction, bool] = computation.facts.setdefault(_lies_between, {})  # type: ignore[assignment]  # what is kept there here
     found = known.get(instruction)
     if found is None:
-        found = known[instruction] = (
-            is_large(instruction)
-            and instruction is not computation.root
-            and bool(instruction.users)
-            and instruction.opcode not in ("parameter", "constant")
-            and not summed_dims(instruction)
-        )
+        found = known[instruction] = _lies_between(instruction, computation)
     return found
+
+
+def _lies_between(instruction: Instruction, computation: Computation) -> bool:
+    return (
+        is_large(instruction)
+        and instruction is not computation.root
+        and bool(instruction.users)
+        and instruction.opcode not in ("parameter", "constant")
+        and not summed_dims(instruction)
+    )
 
 
 def _may_join(instruction: Instruction, taken: set[Instruction]) -> bool:
