@@ -126,6 +126,10 @@ class Dots(Streaming):
         offsets = [w.int(static_offset(r, c.rows, "lhs")) for r in numbers]
         return [element_address(w, self.lhs, offset, c.lhs.dtype) for offset in offsets]
 
+    def _further(self, row: Value, elements: Value) -> Value:
+        """Where a row goes on, so many elements behind."""
+        return element_address(self.w, row, elements, self.c.lhs.dtype)
+
     def _totals(self, rows: list[Value], columns: list[Place]) -> list[Parts]:
         """Of some rows with these columns, a vector each."""
         w, c, ring = self.w, self.c, self.ring
@@ -161,9 +165,8 @@ class Dots(Streaming):
             return self._run(axis.size, rounds, rows, columns, sums)
 
         def once(i: Value, carried: list[Value]) -> list[Value]:
-            left, right = self.c.lhs.dtype, self.c.rhs.dtype
-            own_rows = [element_address(w, at, times(w, i, axis.lhs), left) for at in rows]
-            own = [moved(w, at, i, ((axis.size, axis.rhs),), right) for at in columns]
+            own_rows = [self._further(at, times(w, i, axis.lhs)) for at in rows]
+            own = [moved(w, at, i, ((axis.size, axis.rhs),), self.c.rhs.dtype) for at in columns]
             return self._over_depth(inner, own_rows, own, carried)
 
         def block(number: Value, totals: list[Value]) -> list[Value]:

@@ -34,6 +34,8 @@ def dots_of_words(c: Contraction, ring: Ring) -> Worded | None:
     worded = in_words(c, ring)
     if worded is None or worded.rhs.is_copied or worded.ring.rows > 1:
         return None
+    if worded.contraction.m != c.m:  # exchanged, for results that lie along the rows
+        return None
     return worded if is_dots(worded.contraction, worded.ring) else None
 
 
@@ -66,6 +68,9 @@ class WordDots(Dots):
     def _zero_word(self) -> Value:
         """In place of a row's address."""
         return self.w.int(ZERO_WORD, "i32")
+
+    def _further(self, row: Value, elements: Value) -> Value:
+        return super()._further(row, elements) if row.type == "ptr" else row
 
     def _of_row(self, row: Value, k: Value, mask: Value | None) -> Parts:
         if row.type == "ptr":

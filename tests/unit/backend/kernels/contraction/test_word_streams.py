@@ -75,6 +75,34 @@ def test_dots_of_words_where_quads_lie_along_depth() -> None:
     assert found(text(("s8", "s8", "s32"), (9, 256, 64), 1, 1)) == (False, False)
 
 
+FEW = {
+    # Few columns of results, which are the rows of the product of words: it is exchanged again.
+    "results along few columns": """
+  x = s8[200,64] parameter(0)
+  y = s8[3,64] parameter(1)
+  ROOT r = s32[200,3] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+""",
+    "depth of two runs": """
+  x = s8[2,3,64] parameter(0)
+  y = s8[2,100,64] parameter(1)
+  ROOT r = s32[3,100] dot(x, y), lhs_contracting_dims={0,2}, rhs_contracting_dims={0,2}
+""",
+    "windows for few features": """
+  x = s8[2,7,30,24] parameter(0)
+  y = s8[2,3,2,24] parameter(1)
+  ROOT r = s32[2,6,28,2] convolution(x, y), window={size=2x3}, dim_labels=b01f_01oi->b01f
+""",
+}
+
+
+@pytest.mark.parametrize("form", FEW)
+def test_few_rows_or_columns_of_quads(form: str) -> None:
+    module = hlo.parse(f"HloModule m\nENTRY e {{{FEW[form]}}}\n")
+    values = extremes(module)
+    result = hlo.compile(module, cache=False).run_guarded(*values)
+    np.testing.assert_array_equal(result, hlo.evaluate(module, *values))
+
+
 @pytest.mark.parametrize("out", ["f32", "bf16"])
 def test_bf16_within_the_bound_of_its_sums(out: str) -> None:
     rng = np.random.default_rng(1)
