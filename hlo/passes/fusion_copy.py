@@ -42,7 +42,7 @@ class Joint:
         known = known or {}
         if instruction.opcode != "fusion":
             given = (known.get(o) or self.parameter(o) for o in instruction.operands)
-            return self.made.add(clone_instruction(instruction, tuple(given)))
+            return self.made.adopt(clone_instruction(instruction, tuple(given)))
         (callee,) = instruction.called_computations()
         root = callee.root if leaf is None else callee.root.operands[leaf]
         members = list(computed_from(root))
@@ -53,5 +53,5 @@ class Joint:
         for member in members:
             if member.opcode != "parameter":
                 operands = tuple(twins[o] for o in member.operands)
-                twins[member] = self.made.add(clone_instruction(member, operands))
+                twins[member] = self.made.adopt(clone_instruction(member, operands))
         return twins[root]
