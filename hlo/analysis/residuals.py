@@ -38,7 +38,8 @@ MOST_COST = 64
 LEAST_GAIN = 4  # A product's bytes beside those of its factors.
 
 _MOVES = opcodes(INDEX_MAPS) - opcodes(Trait.UPDATES | Trait.FREE)
-_ELEMENTWISE = opcodes(Trait.ELEMENTWISE) - opcodes(Trait.RANDOM | Trait.COLLECTIVE)
+# Those on elements that give the same of the same operands, as often as they run.
+STEADY_ELEMENTWISE = opcodes(Trait.ELEMENTWISE) - opcodes(Trait.RANDOM | Trait.COLLECTIVE)
 
 
 class Rows(Struct, frozen=True):
@@ -207,8 +208,8 @@ def _again(row: Instruction, known: Collection[Instruction]) -> set[Instruction]
 
 def _may_be_again(value: Instruction) -> bool:
     """Whether an instruction gives the same of the same operands, wherever it stands."""
-    is_made = value.opcode in ("constant", "iota") or value.opcode in ("reduce", "dot")
-    return is_made or value.opcode in _MOVES or value.opcode in _ELEMENTWISE
+    is_other = value.opcode in ("constant", "iota") or value.opcode in ("reduce", "dot")
+    return is_other or value.opcode in _MOVES or value.opcode in STEADY_ELEMENTWISE
 
 
 def _is_worth(value: Instruction, row: Instruction) -> bool:

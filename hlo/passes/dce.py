@@ -33,31 +33,29 @@ def remove_unread(computation: Computation, ordered: Sequence[Instruction]) -> N
 
 
 def drop_unread(value: Instruction) -> None:
-    """Remove a value if nobody reads it, and then what only it read."""
-    stack = [value]
-    while stack:
-        top = stack.pop()
-        if top.computation is None or not is_removable(top) or top in awaited(top.computation):
-            continue
-        operands = dict.fromkeys(top.operands)
-        top.computation.remove(top)
-        stack += operands
+    """Remove a value if it is there and nobody reads it, and then what only it read."""
+    if value.computation is not None and not value.users:
+        _drop(value.computation, [value])
 
 
 def drop_dead_instructions(computation: Computation) -> bool:
     """Remove what nothing uses, and what only that used; whether there was any."""
+    return _drop(computation, list(computation.fact(_unused)))
+
+
+def _drop(computation: Computation, unread: list[Instruction]) -> bool:
+    """Remove unread instructions, and what only they read; whether there was any to be removed."""
     kept = awaited(computation)
-    stack = list(computation.fact(_unused))
     changed = False
-    while stack:
-        instruction = stack.pop()
+    while unread:
+        instruction = unread.pop()
         if instruction.computation is None or instruction in kept:
             continue
         if is_removable(instruction):
             operands = dict.fromkeys(instruction.operands)
             computation.remove(instruction)
             changed = True
-            stack += [o for o in operands if not o.users]
+            unread += [o for o in operands if not o.users]
     return changed
 
 

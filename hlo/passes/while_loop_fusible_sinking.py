@@ -25,6 +25,7 @@ from hlo.analysis.loop_state import (
     is_extensible,
     unchanged_elements,
 )
+from hlo.analysis.residuals import STEADY_ELEMENTWISE
 from hlo.analysis.row_updates import reads_of
 from hlo.ir.graph import callees_first, callers, clone_instruction
 from hlo.ir.instruction import Instruction
@@ -41,7 +42,6 @@ MOST_COST = 8  # Additions for an element, which take as long as to read it from
 MOST_MEMBERS = 32
 
 _MOVES = opcodes(Trait.REGROUPS | Trait.PERMUTES | Trait.REPEATS) - opcodes(Trait.FREE)
-_ELEMENTWISE = opcodes(Trait.ELEMENTWISE) - opcodes(Trait.RANDOM | Trait.COLLECTIVE)
 
 
 def while_loop_fusible_sinking(module: Module) -> bool:
@@ -106,7 +106,11 @@ def _is_read_by_elements(element: Instruction) -> bool:
                 if inner is None:
                     return False
                 waiting += inner
-            elif user.opcode not in _ELEMENTWISE and user.opcode != "reduce" and not user.is_root:
+            elif (
+                user.opcode not in STEADY_ELEMENTWISE
+                and user.opcode != "reduce"
+                and not user.is_root
+            ):
                 return False
     return is_large
 
@@ -149,7 +153,7 @@ def _cone(start: Instruction) -> tuple[list[Instruction], list[Instruction]] | N
 def _may_sink(value: Instruction) -> bool:
     is_made = value.opcode in ("constant", "iota")
     is_plain = "control-predecessors" not in value.attributes
-    return is_plain and (is_made or value.opcode in _MOVES or value.opcode in _ELEMENTWISE)
+    return is_plain and (is_made or value.opcode in _MOVES or value.opcode in STEADY_ELEMENTWISE)
 
 
 def _ordered(members: Collection[Instruction]) -> list[Instruction]:
