@@ -22,7 +22,7 @@ from hlo.attributes.slices import SliceDim
 from hlo.attributes.window import Window, WindowDim
 from hlo.ir.instruction import Instruction
 from hlo.ops.making import make
-from hlo.passes.patterns.matching import is_plain, splat
+from hlo.passes.patterns.matching import ints, is_plain, splat
 from hlo.passes.rewriting import rewrite
 
 LEAST_DEPTH = 128  # Products of an output from which those saved outweigh moving the outputs.
@@ -107,10 +107,34 @@ def convolution_of_holes(root: Instruction) -> Instruction | None:
     holes = tuple(h.joined for h in _holes(root, window, labels))
     if not holes or not _pays(root, holes, labels):
         return None
+    kernel = _forwards(root, holes)
     parts = {}
     for phases in product(*(h.groups for h in holes)):
-        parts[phases] = _spread(root, holes, phases, _part(root, holes, phases))
+        parts[phases] = _spread(root, holes, phases, _part(root, kernel, holes, phases))
     return _interleaved(root, holes, parts)
+
+
+@rewrite("convolution")
+def convolution_of_reverse(root: Instruction) -> Instruction | None:
+    """conv(x, reverse(w, d)) => conv(x, w)  whose window reads w backwards along d, where d are
+    the kernel's spatial dimensions
+    """
+    window, labels = root.get("window"), root.get("dim_labels")
+    x, kernel = root.operands
+    if not isinstance(window, Window) or not isinstance(labels, DimLabels):
+        return None
+    if kernel.opcode != "reverse" or kernel.shape.is_dynamic:
+        return None
+    (w,) = kernel.operands
+    backwards = ints(kernel, "dimensions")
+    if not set(backwards) <= set(labels.rhs_spatial):
+        return None
+    dims = tuple(
+        replace(d, reversed=d.reversed != (place in backwards))
+        for d, place in zip(window.dims, labels.rhs_spatial, strict=True)
+    )
+    attributes = {**root.attributes, "window": replace(window, dims=dims)}
+    return make(root, "convolution", x, w, shape=root.shape, **attributes)
 
 
 def _holes(root: Instruction, window: Window, labels: DimLabels) -> tuple[Holes, ...]:
@@ -127,7 +151,7 @@ def _holes(root: Instruction, window: Window, labels: DimLabels) -> tuple[Holes,
         if d.base_dilation > 1
     )
     for h in found:
-        is_moved = h.window.stride != 1 or h.window.window_dilation != 1 or h.window.reversed
+        is_moved = h.window.stride != 1 or h.window.window_dilation != 1
         if is_moved or not h.window.size or h.outputs < h.phases or not h.base:
             return ()
     return found
@@ -143,7 +167,16 @@ def _pays(root: Instruction, holes: tuple[Holes, ...], labels: DimLabels) -> boo
     return parts <= MOST_PARTS and depth * root.shape.size >= LEAST_PRODUCTS
 
 
-def _part(root: Instruction, holes: tuple[Holes, ...], phases: tuple[Phases, ...]) -> Instruction:
+def _forwards(root: Instruction, holes: tuple[Holes, ...]) -> Instruction:
+    """The kernel as windows without reversal read it along the dimensions with holes."""
+    kernel = root.operands[1]
+    backwards = tuple(sorted(h.rhs for h in holes if h.window.reversed))
+    return make(root, "reverse", kernel, dimensions=backwards) if backwards else kernel
+
+
+def _part(
+    root: Instruction, kernel: Instruction, holes: tuple[Holes, ...], phases: tuple[Phases, ...]
+) -> Instruction:
     """The convolution of some phases in each dimension, in order of a group's features: phases of
     each dimension, then the feature; zeros where no tap meets an element."""
     window, labels = root["window"], root["dim_labels"]
@@ -158,7 +191,6 @@ def _part(root: Instruction, holes: tuple[Holes, ...], phases: tuple[Phases, ...
     shape = root.shape.with_dims(tuple(sizes))
     if not all(p.taps for p in phases):
         return splat(root, 0, shape)
-    kernel = root.operands[1]
     for h, p in zip(holes, phases, strict=True):
         kernel = _taps(root, kernel, h, p)
     kernel = _as_features(root, kernel, holes, phases)

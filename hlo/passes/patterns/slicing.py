@@ -51,18 +51,28 @@ def slice_of_concatenate(root: Instruction) -> Instruction | None:
 
 @rewrite("slice", operand="reverse")
 def slice_of_reverse(root: Instruction) -> Instruction | None:
-    """slice(reverse(x, d)) => reverse(slice'(x), d)  where the reverse is used once, strides 1"""
+    """slice(reverse(x, d)) => reverse(slice'(x), d)  where slices alone read the reverse"""
     (inner,) = root.operands
     (x,) = inner.operands
-    if not has_one_user(inner) or any(s.stride != 1 for s in slice_dims(root.attributes)):
+    if any(user.opcode != "slice" for user in inner.users):
         return None
     dimensions = ints(inner, "dimensions")
     mirrored = tuple(
-        SliceDim(n - s.limit, n - s.start) if d in dimensions else s
-        for d, (n, s) in enumerate(zip(x.shape.dims, slice_dims(root.attributes), strict=True))
+        _mirrored(s, n, taken) if d in dimensions else s
+        for d, (n, taken, s) in enumerate(
+            zip(x.shape.dims, root.shape.dims, slice_dims(root.attributes), strict=True)
+        )
     )
     part = make(root, "slice", x, slice=mirrored, shape=root.shape)
     return make(root, "reverse", part, shape=root.shape, dimensions=dimensions)
+
+
+def _mirrored(s: SliceDim, size: int, taken: int) -> SliceDim:
+    """The same elements counted from the other end; taken: how many there are."""
+    if not taken:
+        return SliceDim(0, 0)
+    last = s.start + (taken - 1) * s.stride
+    return SliceDim(size - 1 - last, size - s.start, s.stride)
 
 
 @rewrite("concatenate")
