@@ -326,7 +326,9 @@ _BATCHED = {
     for letters, name, single, trailing in FAMILIES
     for letter in letters
 }
-MATRIX_TARGETS = frozenset(_BATCHED)
+# Targets of XLA's own that a routine answers, where there is a LAPACK. Source: docs/control.md 5.2.
+LIBRARY_ROUTINES = {"Qr": "geqrf", "ProductOfElementaryHouseholderReflectors": "orgqr"}
+MATRIX_TARGETS = frozenset((*_BATCHED, *LIBRARY_ROUTINES))
 for _name, _function in _BATCHED.items():
     TARGETS.enter(_name, _function)
 

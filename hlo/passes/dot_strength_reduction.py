@@ -75,9 +75,7 @@ def _mixes_rows(
     x = dot.operands[1 - side]
     depths = {pair[1 - side] for pair in contracted}
     batches = prod(n for n, pair in zip(dot.shape.dims, own, strict=True) if None not in pair)
-    return (
-        batches > 1 and _of_one_factor(dot, own, side) == 1 and x.shape.rank - 1 not in depths
-    )
+    return batches > 1 and _of_one_factor(dot, own, side) == 1 and x.shape.rank - 1 not in depths
 
 
 def _of_one_factor(dot: Instruction, own: Sequence[OperandDims], side: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from hlo.analysis.loop_state import element_index
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.linear_algebra import lapack_symbols
 from hlo.backend.kernels.linear_algebra.factor_form import factor_of
 from hlo.backend.kernels.linear_algebra.factorisation import cholesky_kernel, factor_kernel
 from hlo.backend.kernels.linear_algebra.jacobi_lanes import (
@@ -23,9 +24,10 @@ from hlo.backend.kernels.linear_algebra.qr_lanes import q_lanes_kernel, qr_lanes
 from hlo.backend.kernels.linear_algebra.triangular import solve_kernel, triangular_kernel
 from hlo.backend.kernels.linear_algebra.triangular_form import system_of
 from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
-from hlo.ops.lapack import FAMILIES, Config, attributes
+from hlo.ops.lapack import FAMILIES, LIBRARY_ROUTINES, Config, attributes
 from hlo.ops.table import attribute
 
 Family = Callable[[Instruction, Target], Kernel | None]
@@ -36,9 +38,7 @@ def matrix_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     """The kernel of a factorisation or a solution; None: left to the reference."""
     if instruction.opcode != "custom-call":
         return OPCODES[instruction.opcode](instruction, target)
-    target_name = str(attribute(instruction, "custom_call_target"))
-    short = target_name.removeprefix("lapack_").removesuffix("_ffi")
-    letter, name = short[:1], short[1:]
+    letter, name = _routine(instruction)
     config = attributes(str(instruction.attributes.get("backend_config", "")))
     if not _has_type(instruction, letter):
         return None
@@ -51,6 +51,38 @@ def matrix_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     if steps is None or letter not in letters:
         return None
     return LapackCall(instruction, letter, config, target, rank).written(steps)
+
+
+def _routine(instruction: Instruction) -> tuple[str, str]:
+    """The letter and the name of the routine that a custom call is; of XLA's own targets where a
+    routine gives their results, else no names."""
+    target = str(attribute(instruction, "custom_call_target"))
+    if target not in LIBRARY_ROUTINES:
+        short = target.removeprefix("lapack_").removesuffix("_ffi")
+        return short[:1], short[1:]
+    letter = next((k for k, v in LETTERS.items() if _are_of(instruction, v)), "")
+    name = LIBRARY_ROUTINES[target]
+    if name == "orgqr":
+        name = name if letter in ("s", "d") else "ungqr"
+        if not _is_tall(instruction):
+            return "", ""
+    return (letter, name) if lapack_symbols.has_routine(letter + name) else ("", "")
+
+
+def _are_of(instruction: Instruction, dtype: DType) -> bool:
+    """Whether operands and results are arrays of this type."""
+    results = instruction.shape.elements if instruction.shape.is_tuple else (instruction.shape,)
+    shapes = (*(o.shape for o in instruction.operands), *results)
+    return all(s.is_array and s.dtype is dtype for s in shapes)
+
+
+def _is_tall(instruction: Instruction) -> bool:
+    """Whether a matrix of reflectors has no more of them than columns, and of these than rows."""
+    shapes = [o.shape for o in instruction.operands]
+    if len(shapes) != 2 or shapes[0].rank < 2 or not shapes[1].rank:
+        return False
+    rows, columns = shapes[0].dims[-2:]
+    return shapes[1].dims[-1] <= columns <= rows and instruction.shape.dims == shapes[0].dims
 
 
 def _has_type(instruction: Instruction, letter: str) -> bool:

@@ -194,3 +194,41 @@ def test_lapack_calls_of_other_shapes_are_left_to_the_reference() -> None:
     assert Compilation(hlo.parse(text), passes="", threads=1).program.hosts
     text = program("dgetrf", "", ["f32[3,3]"], ["f32[3,3]", "s32[3]", "s32[]"])
     assert Compilation(hlo.parse(text), passes="", threads=1).program.hosts
+
+
+LIBRARY = """HloModule m
+ENTRY e {{
+  x = {t}[{b}{m},{n}] parameter(0)
+  q = ({t}[{b}{m},{n}], {t}[{b}{k}]) custom-call(x), custom_call_target="Qr"
+  a = {t}[{b}{m},{n}] get-tuple-element(q), index=0
+  s = {t}[{b}{k}] get-tuple-element(q), index=1
+  h = {t}[{b}{m},{n}] custom-call(a, s),
+    custom_call_target="ProductOfElementaryHouseholderReflectors"
+  ROOT r = ({t}[{b}{m},{n}], {t}[{b}{k}], {t}[{b}{m},{n}]) tuple(a, s, h)
+}}
+"""
+
+
+@pytest.mark.parametrize("batch", ["", "3,2,"])
+@pytest.mark.parametrize("letter", "sdcz")
+def test_library_targets_are_routines(letter: str, batch: str) -> None:
+    kind = HLO_TYPES[letter][0]
+    module = hlo.parse(LIBRARY.format(t=kind, b=batch, m=19, n=6, k=6))
+    assert not Compilation(hlo.optimize(module), passes="", threads=1).program.hosts
+    given = made(np.random.default_rng(1), module)
+    digits = 1e-5 if letter in "sc" else 1e-13
+    for a, b in zip(
+        hlo.compile(module, cache=False)(*given), hlo.evaluate(module, *given), strict=True
+    ):
+        assert np.allclose(a, b, rtol=digits, atol=digits)
+
+
+def test_more_reflectors_than_rows_are_left_to_the_reference() -> None:
+    text = LIBRARY.format(t="f32", b="", m=4, n=9, k=4)
+    module = hlo.parse(text)
+    assert Compilation(hlo.optimize(module), passes="", threads=1).program.hosts
+    given = made(np.random.default_rng(1), module)
+    for a, b in zip(
+        hlo.compile(module, cache=False)(*given), hlo.evaluate(module, *given), strict=True
+    ):
+        assert np.allclose(a, b, rtol=1e-4, atol=1e-4)
