@@ -102,6 +102,63 @@ def dot_of_transpose(root: Instruction) -> Instruction | None:
     return None
 
 
+@rewrite("dot", operand="reshape")
+def dot_of_merged_batches(root: Instruction) -> Instruction | None:
+    """dot(reshape(x), reshape(y)) => reshape(dot(x, y'))  where the reshapes merge dimensions into
+    one of batches, and all that reads the dot reshapes it: PyTorch's products of heads meet what is
+    computed for each head in its own dimensions
+    """
+    if not root.users or root.is_root or any(user.opcode != "reshape" for user in root.users):
+        return None
+    sides = [_dims(root, f"{side}_batch_dims") for side in ("lhs", "rhs")]
+    if not all(is_plain(i.shape) for i in (root, *root.operands)) or root.get("algorithm"):
+        return None
+    for number, (x, places) in enumerate(zip(root.operands, sides, strict=True)):
+        for k, place in enumerate(places):
+            merged = _merged_into(x, place)
+            if merged:
+                return _with_batches(root, k, merged, number)
+    return None
+
+
+def _merged_into(x: Instruction, place: int) -> tuple[int, ...]:
+    """The sizes of which a reshape makes one dimension, all others staying; empty where it does
+    something else."""
+    if x.opcode != "reshape":
+        return ()
+    source, dims = x.operands[0].shape, x.shape.dims
+    more = source.rank - x.shape.rank
+    merged = source.dims[place : place + more + 1]
+    stays = (
+        source.dims[:place] + source.dims[place + more + 1 :] == dims[:place] + dims[place + 1 :]
+    )
+    is_merge = more > 0 and stays and is_plain(source) and prod(merged) == dims[place] > 0
+    return merged if is_merge and sum(n > 1 for n in merged) > 1 else ()
+
+
+def _with_batches(root: Instruction, k: int, sizes: tuple[int, ...], merging: int) -> Instruction:
+    """The product whose k-th batch dimension is as many as there are sizes. merging: the operand
+    whose reshape has them."""
+    more = len(sizes) - 1
+    attributes, operands = dict(root.attributes), []
+    for number, side in enumerate(("lhs", "rhs")):
+        x, batches = root.operands[number], _dims(root, f"{side}_batch_dims")
+        at = batches[k]
+        dims = x.shape.dims[:at] + sizes + x.shape.dims[at + 1 :]
+        split = make(root, "reshape", x, shape=x.shape.with_dims(dims))
+        operands.append(x.operands[0] if number == merging else split)
+        moved = {d: d if d < at else d + more for d in range(x.shape.rank)}
+        parts = tuple(range(at, at + more + 1))
+        attributes[f"{side}_batch_dims"] = tuple(
+            part for n, d in enumerate(batches) for part in (parts if n == k else (moved[d],))
+        )
+        contracting = _dims(root, f"{side}_contracting_dims")
+        attributes[f"{side}_contracting_dims"] = tuple(moved[d] for d in contracting)
+    shape = root.shape.with_dims(root.shape.dims[:k] + sizes + root.shape.dims[k + 1 :])
+    dot = make(root, "dot", *operands, shape=shape, **attributes)
+    return make(root, "reshape", dot, shape=root.shape)
+
+
 @rewrite("dot", operand="concatenate")
 def dot_of_concatenate(root: Instruction) -> Instruction | None:
     """dot(x, concatenate(y, z)) => concatenate(dot(x, y), dot(x, z))

@@ -22,7 +22,15 @@ from hlo.ops.identities import identity
 from hlo.ops.making import make
 from hlo.ops.table import Trait, opcodes
 from hlo.passes.patterns.convolution import Holes, Phases
-from hlo.passes.patterns.matching import has_one_user, ints, is_discrete, is_plain, is_splat
+from hlo.passes.patterns.matching import (
+    has_one_user,
+    ints,
+    is_discrete,
+    is_plain,
+    is_splat,
+    splat,
+    splat_literal,
+)
 from hlo.passes.rewriting import rewrite
 
 MOST_PARTS = 4  # The most reductions that stand for one window over a base with holes.
@@ -88,6 +96,35 @@ def _is_identity(root: Instruction, z: Instruction) -> bool:
     if found is None or dtype.is_complex or (opcode == "add" and not is_discrete(dtype)):
         return False
     return is_splat(z, found)
+
+
+_EXTREMES = ("maximum", "minimum")
+
+
+@rewrite("reduce", operand="compare")
+def reduce_of_least(root: Instruction) -> Instruction | None:
+    """reduce(x == z, true, d) by and => maximum(x, d) == z  where z is the least there is, minimum
+    where it is the greatest, and that reduction is there anyway: PyTorch asks so whether a row of
+    scores is masked as a whole. A NaN is no z, and makes the extreme NaN.
+    """
+    if len(root.operands) != 2 or not is_plain(root.shape):
+        return None
+    compare, start = root.operands
+    if compare.get("direction") != "EQ" or compare.get("type") == "TOTALORDER":
+        return None
+    if reducer_opcode(root) != "and" or not is_splat(start, True):
+        return None
+    x, z = compare.operands
+    for extreme in x.users:
+        if extreme.opcode != "reduce" or extreme.operands[0] is not x or extreme.is_root:
+            continue
+        is_same = extreme.get("dimensions") == root["dimensions"] and is_plain(extreme.shape)
+        if not is_same or reducer_opcode(extreme) not in _EXTREMES:
+            continue
+        if _is_identity(extreme, extreme.operands[1]) and _is_identity(extreme, z):
+            spread = splat(root, splat_literal(z), extreme.shape)
+            return make(root, "compare", extreme, spread, shape=root.shape, direction="EQ")
+    return None
 
 
 @rewrite("reduce", operand="transpose")
