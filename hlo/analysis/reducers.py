@@ -86,7 +86,8 @@ def scanned_dimension(instruction: Instruction) -> tuple[int, bool] | None:
     if instruction.opcode != "reduce-window" or not isinstance(window, Window):
         return None
     x = instruction.operands[0].shape
-    if not instruction.shape.is_array or instruction.shape.dims != x.dims or 0 in x.dims:
+    result = instruction.shape.elements[0] if instruction.shape.is_tuple else instruction.shape
+    if result.dims != x.dims or 0 in x.dims:
         return None
     if any(d.stride != 1 or d.base_dilation != 1 or d.window_dilation != 1 for d in window.dims):
         return None

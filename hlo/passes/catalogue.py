@@ -91,6 +91,7 @@ NEEDS: dict[str, Set[str]] = {
     "while-loop-rematerialization": frozenset({"while"}),
     "while-loop-state-splitting": frozenset({"while"}),
     "while-loop-unroller": frozenset({"while"}),
+    "window-scan-rewriter": frozenset({"reduce-window"}),
     "window-separation": frozenset({"reduce-window"}),
     "zero-bands": frozenset({"iota"}),
     "winograd": frozenset({"convolution"}),
@@ -150,6 +151,7 @@ def _simplify(algsimp: str, *padder: str) -> tuple[str, ...]:
     """Ops written out as plainer ones, then rewritten with the given form of algsimp."""
     return (
         "fusion-opener",
+        "window-scan-rewriter",
         "scan_expander",
         "ragged-all-to-all-rewriter",
         "ragged-dot-rewriter",
@@ -215,6 +217,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
 # Rows (a, b, why): wherever both stand in a pipeline, the first a stands before the last b.
 ORDER: tuple[tuple[str, str, str], ...] = (
     ("fusion-opener", "scan_expander", "what is expanded stands outside of fusions"),
+    ("window-scan-rewriter", "scan_expander", "scans that it writes become loops"),
     ("conditional-to-select", "map-expander", "a map of both branches stays a map"),
     ("call-inliner", "map-expander", "a map that calls plain arithmetic stays a map"),
     ("scan_expander", "call-inliner", "the loop that a scan becomes calls its step"),

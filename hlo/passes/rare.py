@@ -32,6 +32,7 @@ from hlo.passes.while_loop_ranges import while_loop_ranges
 from hlo.passes.while_loop_rematerialization import while_loop_rematerialization
 from hlo.passes.while_loop_state_splitting import while_loop_state_splitting
 from hlo.passes.while_loop_unroller import while_loop_unroller
+from hlo.passes.window_scan_rewriter import window_scan_rewriter
 from hlo.passes.window_separation import window_separation
 from hlo.passes.winograd import winograd
 from hlo.passes.zero_bands import zero_bands
@@ -62,6 +63,7 @@ RARE: dict[str, Callable[..., bool]] = {
     "while-loop-rematerialization": while_loop_rematerialization,
     "while-loop-state-splitting": while_loop_state_splitting,
     "while-loop-unroller": while_loop_unroller,
+    "window-scan-rewriter": window_scan_rewriter,
     "window-separation": window_separation,
     "zero-bands": zero_bands,
     "winograd": winograd,

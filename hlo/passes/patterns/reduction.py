@@ -98,14 +98,11 @@ def _is_identity(root: Instruction, z: Instruction) -> bool:
     return is_splat(z, found)
 
 
-_EXTREMES = ("maximum", "minimum")
-
-
 @rewrite("reduce", operand="compare")
 def reduce_of_least(root: Instruction) -> Instruction | None:
-    """reduce(x == z, true, d) by and => maximum(x, d) == z  where z is the least there is, minimum
-    where it is the greatest, and that reduction is there anyway: PyTorch asks so whether a row of
-    scores is masked as a whole. A NaN is no z, and makes the extreme NaN.
+    """reduce(x == z, true, d) by and => reduce(x, z, d) == z  where the latter is there anyway, and
+    its op is idempotent with z as identity, as maximum and -inf: it gives z for nothing but z.
+    PyTorch asks so whether a row of scores is masked as a whole. A NaN is no z, and stays a NaN.
     """
     if len(root.operands) != 2 or not is_plain(root.shape):
         return None
@@ -119,7 +116,7 @@ def reduce_of_least(root: Instruction) -> Instruction | None:
         if extreme.opcode != "reduce" or extreme.operands[0] is not x or extreme.is_root:
             continue
         is_same = extreme.get("dimensions") == root["dimensions"] and is_plain(extreme.shape)
-        if not is_same or reducer_opcode(extreme) not in _EXTREMES:
+        if not is_same or reducer_opcode(extreme) not in _IDEMPOTENT:
             continue
         if _is_identity(extreme, extreme.operands[1]) and _is_identity(extreme, z):
             spread = splat(root, splat_literal(z), extreme.shape)
