@@ -78,9 +78,14 @@ def reducer_of(instruction: Instruction) -> Reducer:
 
 
 def scanned_dimension(instruction: Instruction) -> tuple[int, bool] | None:
-    """The dimension that a reduce-window scans, and whether it does so from the end: the window is
-    as long as the dimension, and padded before it, or after it for reducers whose order is free.
-    None for other windows, and for other instructions.
+    """The dimension that a reduce-window of one array scans, and whether it does so from the end;
+    None for other windows, and for other instructions."""
+    return grown_dimension(instruction) if instruction.shape.is_array else None
+
+
+def grown_dimension(instruction: Instruction) -> tuple[int, bool] | None:
+    """The same of one or more arrays: the window is as long as the dimension, and padded before
+    it, or after it for reducers whose order is free.
     """
     window = instruction.get("window")
     if instruction.opcode != "reduce-window" or not isinstance(window, Window):

@@ -10,7 +10,7 @@ kernel that does the same (backend/loops/choose_scan.py).
 
 from __future__ import annotations
 
-from hlo.analysis.reducers import scanned_dimension
+from hlo.analysis.reducers import grown_dimension
 from hlo.ir.computation import Computation
 from hlo.ir.graph import is_topological
 from hlo.ir.instruction import Instruction
@@ -34,7 +34,7 @@ def window_scan_rewriter(module: Module) -> bool:
 
 
 def _grows(window: Instruction) -> bool:
-    scanned = scanned_dimension(window) if window.shape.is_tuple else None
+    scanned = grown_dimension(window) if window.shape.is_tuple else None
     if scanned is None or scanned[1]:
         return False
     shapes = (*(o.shape for o in window.operands), *window.shape.elements)
@@ -58,7 +58,7 @@ def _function(window: Instruction) -> Computation:
 
 
 def _scan(window: Instruction, module: Module) -> Instruction:
-    scanned = scanned_dimension(window)
+    scanned = grown_dimension(window)
     assert scanned is not None
     along, count = scanned[0], len(window.shape.elements)
     xs, starts = window.operands[:count], window.operands[count:]

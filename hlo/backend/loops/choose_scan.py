@@ -122,7 +122,7 @@ def choose_scan(instruction: Instruction, lanes: int) -> ScanSchedule | None:
     """How a cumulative reduce-window of one array runs; None for all else. lanes: of a full vector
     of the kernel.
     """
-    scanned = scanned_dimension(instruction) if instruction.shape.is_array else None
+    scanned = scanned_dimension(instruction)
     if scanned is None:
         return None
     dimension, is_reverse = scanned
