@@ -43,6 +43,8 @@ NOWHERE, FIXED, VARIABLE, ZERO = range(4)  # Kinds of sections: ZERO has variabl
 ABSOLUTE_64, PC_32, PLT_32, PC_64 = 1, 2, 4, 24  # Types of relocations.
 # Relocations that are a distance to a slot which holds the symbol's address.
 FROM_GOT = (9, 41, 42)
+# Bytes of what a relocation fills in.
+_BYTES = {ABSOLUTE_64: 8, PC_64: 8} | dict.fromkeys((PC_32, PLT_32, *FROM_GOT), 4)
 # The code is jmp [rip + 2]; what follows is the address.
 STUB = b"\xff\x25\x02\x00\x00\x00\xcc\xcc"
 STUB_BYTES = 16
@@ -206,55 +208,41 @@ class _Object(ObjectFile):
         }
 
     def relocate(self, whole: bytearray, base: int, slot: Callable[[str], tuple[int, int]]) -> None:
-        """Fill in addresses and distances."""
-        image = np.frombuffer(whole, np.uint8)
-        placed = np.array(self.offsets, np.int64)
-        offsets = placed[np.minimum(self.symbols["section"], len(placed) - 1)]
-        values = base + offsets + self.symbols["value"].astype(np.int64)
+        """Fill in addresses and distances: an object has a dozen, for which arrays would take
+        several times as long as numbers.
+        """
+        symbols, last = self.symbols.tolist(), len(self.offsets) - 1
         for section in self.sections:
             place = self.offsets[section.info] if section.type == RELA else -1
             if place < 0:
                 continue
             count = section.size // RELOCATION.itemsize
             rows = np.frombuffer(self.data, RELOCATION, count, section.offset)
-            target = values[rows["symbol"]]
-            kinds = rows["kind"]
-            from_got = _among(kinds, FROM_GOT)
-            is_outside = self.symbols["section"][rows["symbol"]] == 0
-            for n in np.flatnonzero(from_got | is_outside):
-                address, stub = slot(self.name(int(self.symbols["name"][rows["symbol"][n]])))
-                near = kinds[n] == PLT_32 and abs(address - base) < 2**30
-                target[n] = address if near or kinds[n] in (ABSOLUTE_64, PC_64) else stub
-                if from_got[n]:
-                    target[n] = stub + len(STUB)
-            _fill(image, place + rows["offset"].astype(np.int64), base, target, rows)
+            for offset, kind, number, addend in rows.tolist():
+                name, _, _, within, value, _ = symbols[number]
+                if kind in FROM_GOT or within == 0:
+                    target = _outside(kind, base, *slot(self.name(name)))
+                else:
+                    target = base + self.offsets[min(within, last)] + value
+                at = place + offset
+                size = _BYTES.get(kind)
+                if size is None:
+                    raise ValueError(f"object file: relocation {kind}")
+                word = target + addend - (0 if kind == ABSOLUTE_64 else base + at)
+                if size == 4 and abs(word) >= 2**31:
+                    raise ValueError("object file: a distance beyond 32 bits")
+                whole[at : at + size] = word.to_bytes(size, "little", signed=True)
 
 
-def _among(kinds: np.ndarray, members: tuple[int, ...]) -> np.ndarray:
-    """Which are one of a few: in a tenth of `np.isin`'s time."""
-    found: np.ndarray = kinds == members[0]
-    for member in members[1:]:
-        found |= kinds == member
-    return found
-
-
-def _fill(
-    image: np.ndarray, at: np.ndarray, base: int, target: np.ndarray, rows: np.ndarray
-) -> None:
-    """Write the relocated words."""
-    kinds = rows["kind"]
-    absolute = kinds == ABSOLUTE_64
-    wide = absolute | (kinds == PC_64)
-    near = _among(kinds, (PC_32, PLT_32, *FROM_GOT))
-    if not (wide | near).all():
-        raise ValueError(f"object file: relocations {set(kinds[~(wide | near)].tolist())}")
-    words = target + rows["addend"] - np.where(absolute, 0, base + at)
-    if (np.abs(words[near]) >= 2**31).any():
-        raise ValueError("object file: a distance beyond 32 bits")
-    for chosen, size in ((near, 4), (wide, 8)):
-        if chosen.any():
-            octets = words[chosen].astype(f"<i{size}").view(np.uint8).reshape(-1, size)
-            image[at[chosen][:, None] + np.arange(size)] = octets
+def _outside(kind: int, base: int, address: int, stub: int) -> int:
+    """What a relocation means that needs a symbol's slot or is of a symbol of another object: the
+    symbol, where it is near enough for a call or all of its address is asked for; else its stub, or
+    the slot in that.
+    """
+    if kind in FROM_GOT:
+        return stub + len(STUB)
+    is_near = kind == PLT_32 and abs(address - base) < 2**30
+    return address if is_near or kind in (ABSOLUTE_64, PC_64) else stub
 
 
 @once

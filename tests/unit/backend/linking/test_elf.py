@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 
+import numpy as np
 import pytest
 
 from hlo.backend.entry.llvm_ir import IrModule
@@ -106,6 +107,22 @@ def test_unknown_functions_are_named() -> None:
     with pytest.raises(OSError, match="no_such_function"):
         image("declare i64 @no_such_function()\ndefine i64 @f() {\n"
               "  %x = call i64 @no_such_function()\n  ret i64 %x\n}\n")  # fmt: skip
+
+
+def test_relocations_of_an_unknown_kind_and_too_far_are_refused() -> None:
+    body = toolchain.object_code(IrModule(CONSTANTS, ()))
+    read = elf.ObjectFile(body)
+    section = next(s for s in read.sections if s.type == elf.RELA and s.size)
+    rows = np.frombuffer(body, elf.RELOCATION, section.size // elf.RELOCATION.itemsize,
+                         section.offset).copy()  # fmt: skip
+    other = toolchain.object_code(IrModule(OTHER, ()))
+    fields = {"kind": (99, "relocation 99"), "addend": (1 << 40, "beyond 32 bits")}
+    for field, (value, said) in fields.items():
+        changed = rows.copy()
+        changed[field] = value
+        end = section.offset + section.size
+        with pytest.raises(ValueError, match=said):
+            elf.Image([body[: section.offset] + changed.tobytes() + body[end:], other], address_of)
 
 
 def test_engine_loads_objects_too(monkeypatch: pytest.MonkeyPatch) -> None:
