@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING, cast
 
 from hlo.attributes.kind import AttributeKind
-from hlo.attributes.sharding import Sharding, repeated
+from hlo.attributes.sharding import repeated
 from hlo.errors import Violation
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
@@ -30,6 +31,9 @@ from hlo.parser.finish import finish_module
 from hlo.parser.kinds import is_async
 from hlo.parser.wording import near
 from hlo.source import Source
+
+if TYPE_CHECKING:
+    from hlo.attributes.sharding import Sharding
 
 
 class Poisoned(Exception):
@@ -356,9 +360,7 @@ def check_required(opcode: str, attrs: Mapping[str, Attr], given: Mapping[str, o
 def _complete(opcode: str, shape: Shape, attributes: dict[str, object]) -> None:
     """What depends on the final shape: one sharding per leaf, one replication flag per leaf."""
     if "sharding" in attributes and shape.is_tuple:
-        sharding = attributes["sharding"]
-        assert isinstance(sharding, Sharding), "the kind builds it"
-        attributes["sharding"] = repeated(sharding, shape)
+        attributes["sharding"] = repeated(cast("Sharding", attributes["sharding"]), shape)
     if "parameter_replication" in attributes:
         _check_replication(opcode, shape, attributes["parameter_replication"])
 
