@@ -25,11 +25,9 @@ from hlo.ir.shape import Shape, compatible
 from hlo.ops.attributes import REQUIRED, Attr
 from hlo.ops.making import inferred_shape
 from hlo.ops.table import OPS
-from hlo.parser.asynchronous import build_async
 from hlo.parser.checks import CHECKS, Check, Draft
 from hlo.parser.finish import finish_module
 from hlo.parser.kinds import is_async
-from hlo.parser.wording import near
 from hlo.source import Source
 
 if TYPE_CHECKING:
@@ -136,6 +134,8 @@ class ModuleBuilder:
         if found is None:
             if self.has_gaps or name in self.broken or name.startswith("{"):
                 raise Poisoned
+            from hlo.parser.wording import near  # of faults
+
             expected = "the name of a computation before this one"
             raise Violation(
                 "unknown-name",
@@ -156,6 +156,8 @@ class ModuleBuilder:
                 raise Poisoned
             if shape is not None and self.single and len(self.scopes) == 1:
                 return self.missing(scope, name, shape)
+            from hlo.parser.wording import near  # of faults
+
             expected = f"an instruction before this one in {scope.computation.name}"
             raise Violation(
                 "unknown-name", "", f"{name} is not defined", expected, help=near(name, scope.names)
@@ -277,6 +279,8 @@ class ModuleBuilder:
         """An instruction after the checks that XLA makes on reading it, in no computation yet."""
         form = _form(opcode)
         if form is None:
+            from hlo.parser.asynchronous import build_async  # few programs have such ops
+
             made = build_async(self._wrapped, name, opcode, shape, operands, attributes)
             _complete(made.opcode, made.shape, made.attributes)  # type: ignore[arg-type]  # our dict
             return made
