@@ -21,7 +21,8 @@ from hlo.analysis.blocking import (
     needed,
 )
 from hlo.analysis.decisions import decisions_of
-from hlo.analysis.fusibility import CONTRACTIONS, is_elementwise, is_padded
+from hlo.analysis.fusibility import CONTRACTIONS, is_elementwise
+from hlo.analysis.large_values import LEAST_SAVED_BYTES, padded_bytes
 from hlo.indexing.queries import operand_dims
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees
@@ -37,14 +38,10 @@ CACHE_BYTES = COMMON.second_cache.bytes * 3 // 4
 # Where smaller blocks pack too often, they may take so many: a part of the cache that cores share.
 MOST_CACHE_BYTES = COMMON.last_cache.bytes
 LEAST_BLOCK_BYTES = 1 << 14  # In smaller blocks calls weigh more than what they do.
-# The least bytes of values that blocks keep from being written out.
-LEAST_SAVED_BYTES = COMMON.second_cache.bytes // 4
-LEAST_SCORES_BYTES = COMMON.last_cache.bytes  # Of fewer scores nothing is left out or moved.
 DEEPEST = 4
 WHOLE = 16  # Elements of a whole vector, of which parts of a dimension are multiples.
 MOST_OVERLAP = 16  # One in so many elements of a dimension may be computed twice.
 MOST_PARTS = 256
-KIND = "kCustom"  # The kind of fusions that run block by block.
 
 
 def block_of(fusion: Instruction) -> Block | None:
@@ -86,11 +83,6 @@ def _said_block(sizes: tuple[int, ...], roots: Sequence[Instruction]) -> Block |
         return None
     is_part = 1 <= sizes[-1] <= lead[-1] and set(sizes[:-1]) <= {1}
     return Block(lead, sizes) if is_part and 0 not in lead else None
-
-
-def is_blocked(fusion: Instruction) -> bool:
-    """Whether a fusion is run block by block."""
-    return fusion.attributes.get("kind") == KIND and block_of(fusion) is not None
 
 
 def best_block(roots: Collection[Instruction], members: Collection[Instruction]) -> Block | None:
@@ -171,23 +163,6 @@ def _evenness(count: int) -> int:
     if count >= 2 * LEAST_BLOCKS:
         return 3
     return 2 if count >= LEAST_BLOCKS else int(count == EVEN_BLOCKS)
-
-
-def is_worth_a_look(instruction: Instruction) -> bool:
-    """Whether a value is large, or what a convolution makes of one that it pads."""
-    return is_large(instruction) or padded_bytes(instruction) >= LEAST_SAVED_BYTES
-
-
-def is_large(instruction: Instruction) -> bool:
-    """Whether keeping a value from being written out saves anything."""
-    return instruction.shape.is_array and instruction.shape.size_bytes >= LEAST_SAVED_BYTES
-
-
-def padded_bytes(instruction: Instruction) -> int:
-    """The bytes, at least, of the padded images that a convolution makes of its own."""
-    if instruction.opcode != "convolution" or not is_padded(instruction):
-        return 0
-    return instruction.operands[0].shape.size_bytes
 
 
 def _blocks(roots: Collection[Instruction]) -> Iterator[Block]:

@@ -22,8 +22,8 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from hlo.analysis.block_size import LEAST_SCORES_BYTES
 from hlo.analysis.fusibility import op_cost
+from hlo.analysis.large_values import LEAST_SCORES_BYTES
 from hlo.analysis.loop_state import Counter, counter, element_index, unchanged_elements
 from hlo.analysis.row_updates import RowOrder, is_counter, reads_of, row_dim, row_order, row_update
 from hlo.analysis.work import work_of

@@ -23,6 +23,7 @@ from hlo.cli.progress import progress_bars
 from hlo.cli.streams import discard, settle_streams
 from hlo.cli.terminal import say, usage_text
 from hlo.errors import HloError
+from hlo.garbage import end_uncollected
 
 OPT_COMMANDS = {
     "bisect": "The pass, rewrite or kernel that breaks a program.",
@@ -257,6 +258,7 @@ def both(arguments: Sequence[str] | None = None) -> None:
 def _guarded(command: click.Command, arguments: Sequence[str] | None) -> None:
     """Run the command; turn whatever it raises into a message and an exit code."""
     settle_streams()
+    end_uncollected()
     given = list(sys.argv[1:] if arguments is None else arguments)
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning

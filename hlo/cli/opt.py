@@ -68,12 +68,13 @@ def pass_list() -> str:
 
 def rule_list() -> str:
     """algsimp's rules by family with their equations."""
-    from hlo.passes.rewriting import RULES
+    from hlo.passes.algsimp import all_rules
 
+    rules = all_rules().values()
     rows = []
-    for family in sorted({rule.family for rule in RULES.values()}):
+    for family in sorted({rule.family for rule in rules}):
         rows.append(f"{family}")
-        for rule in RULES.values():
+        for rule in rules:
             if rule.family == family:
                 mark = " " if rule.exact else "~"
                 rows.append(f" {mark} {rule.name:<34}{rule.equation}")

@@ -34,9 +34,9 @@ def command(topic: str) -> int:
 def _pages(topic: str) -> list[str]:
     from hlo.ops.listing import explain_op
     from hlo.ops.table import OPS
+    from hlo.passes.algsimp import all_rules
     from hlo.passes.catalogue import CATALOGUE
     from hlo.passes.pipeline import canonical_name
-    from hlo.passes.rewriting import RULES
     from hlo.verifier.lint import WARNINGS
     from hlo.verifier.rules import explain_rule, rule_pages
 
@@ -52,8 +52,8 @@ def _pages(topic: str) -> list[str]:
     name = canonical_name(topic)
     if name is not None:
         pages.append(f"pass {name}\n{inspect.getdoc(CATALOGUE[name])}")
-    if topic in RULES:
-        rule = RULES[topic]
+    rule = all_rules().get(topic)
+    if rule is not None:
         kind = "exact" if rule.exact else "not exact: runs with inexact=true"
         pages.append(f"rule {rule.name} ({rule.family}, {kind})\n{rule.equation}")
     return pages

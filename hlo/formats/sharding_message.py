@@ -10,7 +10,8 @@ from hlo.attributes.mesh import AxisRef, Mesh
 from hlo.attributes.mesh_sharding import MeshSharding
 from hlo.attributes.metadata import Metadata, metadata_text
 from hlo.attributes.replica_groups import IotaGroups, ListGroups, MeshGroups, ReplicaGroups
-from hlo.attributes.sharding import Sharding, TileSharding, TupleSharding, metadata_items_text
+from hlo.attributes.sharding import Sharding, TupleSharding
+from hlo.attributes.tile_sharding import TileSharding, metadata_items_text
 from hlo.errors import HloError
 from hlo.formats.message import Message
 from hlo.formats.metadata_message import metadata_message, metadata_of_message

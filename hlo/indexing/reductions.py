@@ -22,7 +22,6 @@ from hlo.indexing.affine import Expr, Index, Variable
 from hlo.indexing.maps import Case, Condition
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
-from hlo.ops.windows import trimmed
 
 Extents = tuple[int, ...]
 
@@ -96,6 +95,8 @@ def window_of(reduction: Instruction) -> Window:
     """
     window = reduction.attributes.get("window", Window(()))
     assert isinstance(window, Window), "WINDOW"
+    from hlo.ops.windows import trimmed  # for programs with windows
+
     return trimmed(reduction.operands[0].shape.dims, window)
 
 

@@ -29,7 +29,6 @@ from hlo.ops.constraints import (
     operand,
     same_size,
 )
-from hlo.ops.extents import reshaped_extents
 from hlo.ops.numerics.representation import rounded, wrapped
 from hlo.ops.shape_rules import (
     Ints,
@@ -188,6 +187,8 @@ class Reshape(Op):
     ) -> Array:
         if x.shape == operand_shapes[0].dims:
             return x.reshape(shape.dims)
+        from hlo.ops.extents import reshaped_extents  # of values whose sizes change
+
         extents = reshaped_extents(operand_shapes[0].dims, x.shape, shape, attrs.inferred_dimension)
         return x.reshape(extents)
 

@@ -18,7 +18,6 @@ from hlo.ir.layout import Layout
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.parser import shapes
-from hlo.parser.asynchronous import unknown_opcode
 from hlo.parser.build import ModuleBuilder, Poisoned, Scope
 from hlo.parser.engine import Fault, callbacks_for
 from hlo.parser.kinds import HEADER, attribute_kind, is_opcode
@@ -343,6 +342,8 @@ class Actions:
         count = len(self.errors)
         built = self._built(call.value, attributes, scope)
         if call.operands is None and not is_opcode(call.value):
+            from hlo.parser.asynchronous import unknown_opcode  # of faults
+
             self.violated("", unknown_opcode(call.value), call.head.place)
         if call.operands is None or len(self.errors) > count or built is None:
             return None

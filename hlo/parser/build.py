@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING, cast
 
 from hlo.attributes.kind import AttributeKind
-from hlo.attributes.sharding import Sharding, repeated
+from hlo.attributes.sharding import repeated
 from hlo.errors import Violation
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
@@ -24,12 +25,13 @@ from hlo.ir.shape import Shape, compatible
 from hlo.ops.attributes import REQUIRED, Attr
 from hlo.ops.making import inferred_shape
 from hlo.ops.table import OPS
-from hlo.parser.asynchronous import build_async
 from hlo.parser.checks import CHECKS, Check, Draft
 from hlo.parser.finish import finish_module
 from hlo.parser.kinds import is_async
-from hlo.parser.wording import near
 from hlo.source import Source
+
+if TYPE_CHECKING:
+    from hlo.attributes.sharding import Sharding
 
 
 class Poisoned(Exception):
@@ -132,6 +134,8 @@ class ModuleBuilder:
         if found is None:
             if self.has_gaps or name in self.broken or name.startswith("{"):
                 raise Poisoned
+            from hlo.parser.wording import near  # of faults
+
             expected = "the name of a computation before this one"
             raise Violation(
                 "unknown-name",
@@ -152,6 +156,8 @@ class ModuleBuilder:
                 raise Poisoned
             if shape is not None and self.single and len(self.scopes) == 1:
                 return self.missing(scope, name, shape)
+            from hlo.parser.wording import near  # of faults
+
             expected = f"an instruction before this one in {scope.computation.name}"
             raise Violation(
                 "unknown-name", "", f"{name} is not defined", expected, help=near(name, scope.names)
@@ -273,6 +279,8 @@ class ModuleBuilder:
         """An instruction after the checks that XLA makes on reading it, in no computation yet."""
         form = _form(opcode)
         if form is None:
+            from hlo.parser.asynchronous import build_async  # few programs have such ops
+
             made = build_async(self._wrapped, name, opcode, shape, operands, attributes)
             _complete(made.opcode, made.shape, made.attributes)  # type: ignore[arg-type]  # our dict
             return made
@@ -356,9 +364,7 @@ def check_required(opcode: str, attrs: Mapping[str, Attr], given: Mapping[str, o
 def _complete(opcode: str, shape: Shape, attributes: dict[str, object]) -> None:
     """What depends on the final shape: one sharding per leaf, one replication flag per leaf."""
     if "sharding" in attributes and shape.is_tuple:
-        sharding = attributes["sharding"]
-        assert isinstance(sharding, Sharding), "the kind builds it"
-        attributes["sharding"] = repeated(sharding, shape)
+        attributes["sharding"] = repeated(cast("Sharding", attributes["sharding"]), shape)
     if "parameter_replication" in attributes:
         _check_replication(opcode, shape, attributes["parameter_replication"])
 

@@ -25,16 +25,6 @@ from hlo.parser.stacks import (
     action,
 )
 from hlo.parser.tables import tables
-from hlo.parser.wording import (
-    described,
-    meant,
-    misread,
-    near,
-    near_opcode,
-    no_shape,
-    reserved,
-    spelled,
-)
 
 DEEPEST = 2000  # entries of the machine's stack: several per level of nesting
 
@@ -120,6 +110,8 @@ class Machine:
         return Token(marker(kind_of.rule), "", self.at, self.at)
 
     def _unknown_attribute(self, owner: str, name: Token) -> Fault:
+        from hlo.parser.wording import near  # of faults, as below
+
         word = name.value[:-1]
         allowed = attribute_kinds(owner)
         what = "the module's header" if owner == HEADER else owner
@@ -133,6 +125,8 @@ class Machine:
         In the parentheses of an unknown opcode it is the opcode that is wrong: another one may
         allow the token, as parameter does a number.
         """
+        from hlo.parser.wording import meant, misread, no_shape, reserved, spelled
+
         values = self.state.value_stack
         inside = (i for i in range(len(values) - 1, 1, -1) if _is_marker(values[i]))
         head = next((values[i - 2] for i in inside), None)
@@ -157,6 +151,8 @@ def _expectation(row: Mapping[str, object], token: Token) -> str:
     """What could stand here; of a text that ends after its header, what it lacks."""
     if token.type == END and "ENTRY" in row:
         return "a computation, such as ENTRY main { ... }"
+    from hlo.parser.wording import described
+
     return described(sorted(k for k in row if k.isupper() or k == END))
 
 
@@ -166,6 +162,8 @@ def _is_marker(value: object) -> bool:
 
 
 def _unknown_opcode(opcode: str, place: tuple[int, int]) -> Fault:
+    from hlo.parser.wording import near_opcode
+
     message = f"{opcode} unknown, expected an opcode"
     return Fault("unknown-opcode", message, *place, help=near_opcode(opcode))
 

@@ -3,25 +3,63 @@
 from __future__ import annotations
 
 from hlo.ir.module import Module
-from hlo.passes.patterns import (
-    arithmetic,
-    contraction,
-    conversion,
-    convolution,
-    division,
-    indexing,
-    library,
-    logic,
-    movement,
-    reduction,
-    slicing,
-)
-from hlo.passes.rewriting import Limits, apply_rules
+from hlo.passes.patterns import arithmetic, movement  # noqa: F401  # which most programs need
+from hlo.passes.rewriting import RULES, Limits, Rule, apply_rules
 
-FAMILIES = (  # Importing a family enters its rules.
-    arithmetic, contraction, convolution, conversion, division, indexing, library, logic, movement,
-    reduction, slicing,
-)  # fmt: skip
+
+def _enter(opcode: str) -> None:
+    """Import the families that have rules for an opcode, which enters them.
+
+    Opcodes are compared as a pattern, family by family: what a rule is for stands at the rule, and
+    a test holds these to it.
+    """
+    match opcode:
+        case "reduce" | "reduce-window":
+            from hlo.passes.patterns import reduction  # noqa: F401
+        case "dot" | "transpose":
+            from hlo.passes.patterns import contraction
+        case "convolution":
+            from hlo.passes.patterns import contraction, convolution  # noqa: F401
+        case "slice":
+            from hlo.passes.patterns import indexing, slicing
+        case "concatenate" | "pad":
+            from hlo.passes.patterns import slicing  # noqa: F401
+        case "dynamic-slice" | "dynamic-update-slice" | "get-dimension-size" | "scatter" | "sort":
+            from hlo.passes.patterns import indexing  # noqa: F401
+        case "custom-call" | "set-dimension-size" | "collective-permute" | "gather":
+            from hlo.passes.patterns import library  # noqa: F401
+        case _:
+            _enter_elementwise(opcode)
+
+
+def _enter_elementwise(opcode: str) -> None:
+    match opcode:
+        case "convert" | "bitcast-convert":
+            from hlo.passes.patterns import conversion  # noqa: F401
+        case "and" | "select":
+            from hlo.passes.patterns import division, logic  # noqa: F401
+        case "or" | "xor" | "not" | "compare" | "maximum" | "minimum" | "clamp":
+            from hlo.passes.patterns import logic  # noqa: F401
+
+
+RULES.fill_from(_enter)
+
+
+def all_rules() -> dict[str, Rule]:
+    """The rules of all families by name, family by family."""
+    from hlo.passes.patterns import (  # noqa: F401
+        contraction,
+        conversion,
+        convolution,
+        division,
+        indexing,
+        library,
+        logic,
+        reduction,
+        slicing,
+    )
+
+    return {rule.name: rule for rule in RULES.in_order()}
 
 
 def algsimp(

@@ -10,16 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hlo.analysis.block_size import (
-    DEEPEST,
-    LEAST_SAVED_BYTES,
-    is_large,
-    is_worth_a_look,
-    longer_dims,
-    padded_bytes,
-    summed_dims,
-)
+from hlo.analysis.block_size import DEEPEST, longer_dims, summed_dims
 from hlo.analysis.blocking import Block, can_be_cut, is_summed
+from hlo.analysis.large_values import LEAST_SAVED_BYTES, is_large, is_worth_a_look, padded_bytes
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction

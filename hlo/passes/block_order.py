@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hlo.analysis.block_size import LEAST_SAVED_BYTES, LEAST_SCORES_BYTES
 from hlo.analysis.decisions import without_zeros
 from hlo.analysis.fusibility import contraction_of
+from hlo.analysis.large_values import LEAST_SAVED_BYTES, LEAST_SCORES_BYTES
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32
 from hlo.ir.instruction import Attributes, Instruction

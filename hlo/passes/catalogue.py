@@ -3,7 +3,7 @@
 A pass is a function `Module -> bool changed`; its keyword parameters are its options; the first
 line of its docstring is its entry in `--list-passes`. A pass that XLA has bears XLA's name, in
 XLA's spelling; the others are ours. Some passes are about ops that few programs have: these say so
-in NEEDS, and most stand in rare.py.
+in NEEDS, and most are imported by rare.py.
 """
 
 from __future__ import annotations
@@ -14,15 +14,12 @@ from hlo.ops.table import Trait, opcodes
 from hlo.passes.algsimp import algsimp
 from hlo.passes.call_inliner import call_inliner
 from hlo.passes.constant_folding import constant_folding
-from hlo.passes.convert_operand_folding import convert_operand_folding
 from hlo.passes.cse import cse
 from hlo.passes.dce import dce
-from hlo.passes.dot_strength_reduction import dot_strength_reduction
 from hlo.passes.dynamic_padder import dynamic_padder
 from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
 from hlo.passes.fusion_opener import fusion_opener
-from hlo.passes.index_narrower import index_narrower
 from hlo.passes.large_values import (
     block_fusion,
     concatenate_parting,
@@ -31,7 +28,6 @@ from hlo.passes.large_values import (
     score_rows,
     shift_lookups,
 )
-from hlo.passes.reduction_operand_transposer import reduction_operand_transposer
 from hlo.passes.reshape_mover import reshape_mover
 from hlo.passes.sharding_remover import sharding_remover
 from hlo.passes.tuple_simplifier import tuple_simplifier
@@ -43,16 +39,12 @@ _COMMON: dict[str, Pass] = {
     "block-fusion": block_fusion,
     "call-inliner": call_inliner,
     "constant_folding": constant_folding,
-    "convert_operand_folding": convert_operand_folding,
     "cse": cse,
     "dce": dce,
-    "dot-strength-reduction": dot_strength_reduction,
     "dynamic_padder": dynamic_padder,
     "flatten-call-graph": flatten_call_graph,
     "fusion": fusion,
     "fusion-opener": fusion_opener,
-    "index-narrower": index_narrower,
-    "reduction-operand-transposer": reduction_operand_transposer,
     "mask-skipping": mask_skipping,
     "reshape-mover": reshape_mover,
     "concatenate-parting": concatenate_parting,
@@ -64,12 +56,15 @@ _COMMON: dict[str, Pass] = {
 }
 
 # Opcodes of which a module needs one for a pass to have anything to do. It is not run on others,
-# and those of rare.py are not imported for them.
+# and those that rare.py imports are not imported for them.
 NEEDS: dict[str, Set[str]] = {
     "batchnorm_expander": opcodes(Trait.EXPANDED),
     "conditional-to-select": frozenset({"conditional"}),
+    "convert_operand_folding": frozenset({"convert"}),
+    "dot-strength-reduction": frozenset({"dot"}),
     "factor-slicing": opcodes(Trait.CUTS) | opcodes(Trait.CUTS_AT),
     "gate-fusion": frozenset({"while"}),
+    "index-narrower": frozenset({"reduce"}),
     "map-expander": frozenset({"map"}),
     "narrow-scatter-rewriter": frozenset({"scatter"}),
     "overwritten-start-remover": frozenset({"while"}),
@@ -77,6 +72,7 @@ NEEDS: dict[str, Set[str]] = {
     "ragged-dot-rewriter": frozenset({"ragged-dot"}),
     "prologue-fusion": frozenset({"dot"}),
     "rng-expander": opcodes(Trait.EXPANDED),
+    "reduction-operand-transposer": frozenset({"reduce"}),
     "row-update-mover": frozenset({"while"}),
     "scaled-dot-rewriter": frozenset({"scaled-dot"}),
     "scan_expander": frozenset({"scan"}),
@@ -124,9 +120,9 @@ class Catalogue(MutableMapping[str, Pass]):
 
 
 def _rare(name: str) -> Pass:
-    from hlo.passes.rare import RARE  # most programs need none of them
+    from hlo.passes.rare import rare_pass  # many programs need none of them
 
-    return RARE[name]
+    return rare_pass(name)
 
 
 CATALOGUE = Catalogue()

@@ -12,8 +12,8 @@ Sums are reassociated. O(instructions) for each large concatenate.
 
 from __future__ import annotations
 
-from hlo.analysis.block_size import LEAST_SCORES_BYTES
 from hlo.analysis.fusibility import is_elementwise
+from hlo.analysis.large_values import LEAST_SCORES_BYTES
 from hlo.analysis.reducers import reducer_of
 from hlo.attributes.padding import PaddingDim
 from hlo.attributes.slices import SliceDim

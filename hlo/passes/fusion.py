@@ -6,7 +6,7 @@ results are cut in two; 3. groups are planned per computation; 4. each becomes a
 
 from __future__ import annotations
 
-from hlo.analysis.block_size import is_blocked
+from hlo.analysis.blocked import is_blocked
 from hlo.analysis.decisions import Decisions, config_of
 from hlo.analysis.fusibility import (
     contraction_of,
@@ -24,10 +24,8 @@ from hlo.passes.call_inliner import inline_call, inline_from_callers
 from hlo.passes.dce import drop_dead_instructions
 from hlo.passes.fusion_axes import Group
 from hlo.passes.fusion_groups import is_worth_a_call, members_in_order, plan
-from hlo.passes.fusion_siblings import joined
 from hlo.passes.liveness import awaited, wrapped_operations
 from hlo.passes.reduction_results import finish_reductions
-from hlo.passes.reduction_splitting import split_reductions
 from hlo.passes.remarks import FUSED, remark
 
 MOST_LISTED = 8  # members of a fusion in a remark
@@ -51,13 +49,29 @@ def fusion(module: Module, *, max_size: int = 100) -> bool:
     return changed
 
 
+def _split_reductions(module: Module, computation: Computation) -> bool:
+    if not any(i.opcode == "reduce" for i in computation.instructions):
+        return False
+    from hlo.passes.reduction_splitting import split_reductions  # for programs that reduce
+
+    return split_reductions(module, computation)
+
+
+def _joined(groups: list[Group], max_size: int) -> list[Group]:
+    if len(groups) < 2:
+        return groups
+    from hlo.passes.fusion_siblings import joined  # for programs of several loops
+
+    return joined(groups, max_size)
+
+
 def _fuse_all(module: Module, computation: Computation, max_size: int) -> bool:
-    changed = split_reductions(module, computation)
+    changed = _split_reductions(module, computation)
     groups = plan(computation, max_size)
     loops = [g for g in groups if g.contraction is None]
     finishing = [g for g in groups if g.contraction is not None]
     calls_for: dict[Instruction, Instruction] = {}
-    for group in joined(loops, max_size) + finishing:
+    for group in _joined(loops, max_size) + finishing:
         if is_worth_a_call(group):
             calls_for |= _fuse(module, computation, group)
     if calls_for:

@@ -6,7 +6,7 @@ there are some.
 
 from __future__ import annotations
 
-from hlo.analysis.block_size import LEAST_SCORES_BYTES, is_worth_a_look
+from hlo.analysis.large_values import LEAST_SCORES_BYTES, is_worth_a_look
 from hlo.ir.module import Module
 
 

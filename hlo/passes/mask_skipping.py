@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hlo.analysis.block_size import LEAST_SCORES_BYTES
 from hlo.analysis.fusibility import is_scalar_constant
+from hlo.analysis.large_values import LEAST_SCORES_BYTES
 from hlo.analysis.score_region import Region, Roles, region_around
 from hlo.analysis.skipped_columns import Guard, Span, is_masked, skipped
 from hlo.ir.computation import Computation

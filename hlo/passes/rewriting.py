@@ -32,6 +32,7 @@ from hlo.passes.settling import is_settled, reach_states, settle
 log = logging.getLogger(__name__)
 
 _OPCODE = attrgetter("opcode")
+_FAMILY = attrgetter("family")
 _ACTING = opcodes(Trait.SIDE_EFFECT).holds
 Rewrite = Callable[[Instruction], Instruction | None]
 
@@ -53,7 +54,37 @@ class Rule(Struct, frozen=True):
 
 
 Heard = Callable[[Rule, Instruction, Instruction], None]
-RULES: dict[str, Rule] = {}
+
+
+class Rules(dict[str, Rule]):
+    """The rules by name, of the families that are imported: a family enters its own.
+
+    It is imported when a root is first met that it has rules for. Which families are there follows
+    from what else this process has compiled; the order of an opcode's rules must not, so it is that
+    of the families' names, and within a family that of its text.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._enter: Callable[[str], None] | None = None
+
+    def fill_from(self, enter: Callable[[str], None]) -> None:
+        """enter: imports all that has rules for an opcode."""
+        self._enter = enter
+
+    def of(self, opcode: str) -> list[Rule]:
+        """Those for a root of an opcode."""
+        if self._enter is not None:
+            self._enter(opcode)
+        return [rule for rule in self.in_order() if opcode in rule.opcodes]
+
+    def in_order(self) -> list[Rule]:
+        """Those that are there."""
+        found = list(self.values())  # in one step: another thread may enter more meanwhile
+        return sorted(found, key=_FAMILY)
+
+
+RULES = Rules()
 
 
 class RulesOf(dict[str, list[Rule]]):
@@ -66,7 +97,7 @@ class RulesOf(dict[str, list[Rule]]):
         self._among: dict[tuple[str, frozenset[str]], list[Rule]] = {}
 
     def __missing__(self, opcode: str) -> list[Rule]:
-        found = [r for r in RULES.values() if opcode in r.opcodes and self._allows(r)]
+        found = [rule for rule in RULES.of(opcode) if self._allows(rule)]
         self._asked[opcode] = frozenset(r.operand for r in found if r.operand is not None)
         self[opcode] = found
         return found

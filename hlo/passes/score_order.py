@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hlo.analysis.block_size import LEAST_SCORES_BYTES
+from hlo.analysis.large_values import LEAST_SCORES_BYTES
 from hlo.analysis.lookups import kept_in
 from hlo.analysis.score_region import (
     Clash,

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hlo.analysis.block_size import LEAST_SCORES_BYTES, divisors
+from hlo.analysis.block_size import divisors
 from hlo.analysis.fusibility import is_scalar_constant
+from hlo.analysis.large_values import LEAST_SCORES_BYTES
 from hlo.analysis.lookups import cut_attributes, kept_in
 from hlo.analysis.reducers import reducer_of
 from hlo.analysis.score_region import (

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.analysis.block_size import LEAST_SCORES_BYTES
 from hlo.analysis.fusibility import is_elementwise
+from hlo.analysis.large_values import LEAST_SCORES_BYTES
 from hlo.analysis.lookups import is_sum_from_zero, lookup_of
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32

@@ -10,8 +10,8 @@ computed from products, as scores are; what is moved else is copied faster than 
 
 from __future__ import annotations
 
-from hlo.analysis.block_size import LEAST_SCORES_BYTES
 from hlo.analysis.fusibility import is_elementwise
+from hlo.analysis.large_values import LEAST_SCORES_BYTES
 from hlo.indexing.affine import Expr
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import S32

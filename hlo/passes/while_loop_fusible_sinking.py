@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hlo.analysis.block_size import LEAST_SCORES_BYTES
 from hlo.analysis.fusibility import op_cost
+from hlo.analysis.large_values import LEAST_SCORES_BYTES
 from hlo.analysis.loop_state import (
     element_index,
     extend,

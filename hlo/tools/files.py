@@ -12,7 +12,6 @@ from hlo.errors import HloError
 from hlo.progress import hide
 from hlo.source import shown_lines
 from hlo.tools.input_size import read_limited
-from hlo.tools.writing import write_file
 
 
 def read_text(path: str) -> str:
@@ -63,6 +62,8 @@ def write_text(path: str, text: str) -> None:
         sys.stdout.write(shown_lines(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
         return
+    from hlo.tools.writing import write_file
+
     write_file(path, lambda stream: stream.write(text.encode("utf-8", "surrogateescape")))
 
 
@@ -74,4 +75,6 @@ def write_bytes(path: str, data: bytes) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
+    from hlo.tools.writing import write_file
+
     write_file(path, lambda stream: stream.write(data))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hlo.attributes.mesh_sharding import MeshSharding
-from hlo.attributes.sharding import TileSharding, TupleSharding
+from hlo.attributes.sharding import TupleSharding
 from hlo.attributes.subgroups import Tile
+from hlo.attributes.tile_sharding import TileSharding
 from hlo.errors import Violation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module

@@ -3,8 +3,11 @@
 passes/algsimp/<family>.hlo holds bodies behind `// FIRES rule` and `// NOT rule`.
 """
 
+import builtins
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +15,13 @@ import pytest
 import hlo
 from hlo.ir.graph import clone_module
 from hlo.ops.table import OPS
-from hlo.passes.algsimp import algsimp
+from hlo.passes.algsimp import algsimp, all_rules
 from hlo.passes.rewriting import RULES, Limits, apply_rules
 from hlo.tools.arrays import leaves
 from hlo.tools.inputs import made_up_inputs
 
+ALL = all_rules()
+COMMON = {"hlo.passes.patterns.arithmetic", "hlo.passes.patterns.movement"}  # of most programs
 FOLDER = Path(__file__).parent / "passes" / "algsimp"
 HEAD = re.compile(r"^// (FIRES|NOT) (\S+)\n", re.MULTILINE)
 
@@ -26,7 +31,7 @@ def cases() -> list[tuple[str, str, str]]:
     for path in sorted(FOLDER.glob("*.hlo")):
         parts = HEAD.split(path.read_text())[1:]
         for kind, rule, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-            assert RULES[rule].family == path.stem, f"{rule} is filed under {path.stem}"
+            assert ALL[rule].family == path.stem, f"{rule} is filed under {path.stem}"
             found.append((kind, rule, body))
     return found
 
@@ -35,15 +40,39 @@ CASES = cases()
 
 
 def test_each_rule_has_both_cases() -> None:
-    for rule in RULES:
+    for rule in ALL:
         kinds = {kind for kind, name, _ in CASES if name == rule}
         assert kinds == {"FIRES", "NOT"}, rule
 
 
 def test_each_rule_says_its_equation() -> None:
-    for rule in RULES.values():
+    for rule in ALL.values():
         assert "=>" in rule.equation, rule.name
         assert rule.opcodes <= OPS.keys()
+
+
+def test_families_are_imported_for_the_opcodes_of_their_rules() -> None:
+    """Asked for an opcode alone, in a fresh process, each has all its rules, in the same order."""
+    wanted = {o: [r.name for r in ALL.values() if o in r.opcodes] for o in OPS}
+    for opcode, names in wanted.items():
+        homes = {ALL[name].function.__module__ for name in names}
+        with pytest.MonkeyPatch.context() as patch:
+            asked: set[str] = set()
+            patch.setattr(builtins, "__import__", _noting(asked))
+            assert [rule.name for rule in RULES.of(opcode)] == names
+        assert homes <= asked | COMMON, opcode
+
+
+def _noting(asked: set[str]) -> Callable[..., object]:
+    """Python's import, which says what families it was asked for."""
+    plain = builtins.__import__
+
+    def noting(name: str, *rest: Any) -> object:
+        if name == "hlo.passes.patterns" and len(rest) > 2:
+            asked.update(f"{name}.{part}" for part in rest[2] or ())
+        return plain(name, *rest)
+
+    return noting
 
 
 @pytest.mark.parametrize(
@@ -61,13 +90,13 @@ def test_rule(kind: str, rule: str, body: str) -> None:
     assert hits[rule] >= 1
     hlo.verify(rewritten)
     for inputs in ("normal", "wild"):
-        if inputs == "wild" and not RULES[rule].exact:
+        if inputs == "wild" and not ALL[rule].exact:
             continue
         values = made_up_inputs(module, inputs, seed=1)
         before = list(leaves(hlo.evaluate(module, *values)))
         after = list(leaves(hlo.evaluate(rewritten, *values)))
         for x, y in zip(before, after, strict=True):
-            assert_equal_values(x, y, exact=RULES[rule].exact)
+            assert_equal_values(x, y, exact=ALL[rule].exact)
 
 
 def assert_equal_values(x: np.ndarray, y: np.ndarray, *, exact: bool) -> None:

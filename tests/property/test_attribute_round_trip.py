@@ -36,11 +36,12 @@ from hlo.attributes.replica_groups import REPLICA_GROUPS, IotaGroups, ListGroups
 from hlo.attributes.result_accuracy import RESULT_ACCURACY, ResultAccuracy, Tolerance
 from hlo.attributes.scalars import BOOL, BOOLS, FLOAT, INT32, INT64, STRING, WRAPPED_INT32
 from hlo.attributes.shapes import ENTRY_LAYOUT, SHAPE, SHAPES
-from hlo.attributes.sharding import SHARDING, TileSharding, TupleSharding
+from hlo.attributes.sharding import SHARDING, TupleSharding
 from hlo.attributes.slices import SLICE, SliceDim
 from hlo.attributes.sparsity import SPARSITY, Sparsity, SparsityConfig
 from hlo.attributes.statistics import STATISTICS, Statistics
 from hlo.attributes.subgroups import Tile, canonical_tile
+from hlo.attributes.tile_sharding import TileSharding
 from hlo.attributes.window import WINDOW, Window, WindowDim
 from hlo.ir.layout import Layout
 from hlo.ir.literal import Literal
@@ -285,7 +286,11 @@ CASES: dict[AttributeKind, tuple[str, str, st.SearchStrategy]] = {
         "sharding",
         shardings | tuples_of(shardings, max_size=7).map(TupleSharding),
     ),
-    DOMAIN: ("f32[2] domain(p), ", "domain", st.builds(Domain, shardings, shardings)),
+    DOMAIN: (
+        "f32[2] domain(p), ",
+        "domain",
+        st.tuples(shardings, shardings).map(lambda pair: Domain(*pair)),
+    ),
     REPLICA_GROUPS: (
         f"f32[2] all-reduce(p), {SUM}, ",
         "replica_groups",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hlo.backend.emitters import conversion
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
@@ -51,3 +53,14 @@ def real(z: Complex) -> Term:
 def imag(z: Complex) -> Term:
     """The imaginary part."""
     return z.imag
+
+
+# What needs no function of mathematics.
+ARITHMETIC: dict[str, Callable[..., Complex | Term]] = {
+    "negate": Complex.__neg__,
+    "add": Complex.__add__,
+    "subtract": Complex.__sub__,
+    "multiply": Complex.__mul__,
+    "real": real,
+    "imag": imag,
+}

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from hlo.analysis.fusibility import is_elementwise
-from hlo.backend.emitters import constants, exact_division, lookup_tables
+from hlo.backend.emitters import constants, exact_division
 from hlo.backend.emitters.applied import apply, reread
 from hlo.backend.ir.debug_locations import debug_location
 from hlo.backend.ir.writer import Value
@@ -193,7 +193,9 @@ class Elemental:
         chain = chain_to(self.expression, instruction)
         if chain is not None:
             xs = self.lanes_at(chain.source[0], indices, chain.source[1])
-            return lookup_tables.looked_up(self.nest, self.expression, chain, xs)
+            from hlo.backend.emitters.lookup_tables import looked_up  # few programs have chains
+
+            return looked_up(self.nest, self.expression, chain, xs)
         if not self._in_order:
             # Operands first, from a list: a tree of hundreds of ops would exhaust the stack.
             self._in_order = True

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.emitters import complex_numbers
+from hlo.backend.emitters.given import Given
 from hlo.backend.emitters.lanes import closed, opened, unsupported
-from hlo.backend.emitters.specials import Given
 from hlo.backend.emitters.table import EMITTERS, ByKind
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
@@ -41,6 +40,8 @@ def emit(
     if dtype.is_complex:
         if emitter.complex_ is None:
             raise unsupported(opcode, dtype)
+        from hlo.backend.emitters import complex_numbers  # for programs that have them
+
         given = (complex_numbers.term(w, target, o) for o in operands)
         return complex_numbers.lanes(emitter.complex_(*given))
     terms = [Term(w, target, o) for o in operands if isinstance(o, Value)]

@@ -2,49 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from msgspec import Struct
-
 from hlo.backend.emitters import comparison, complex_numbers, conversion
-from hlo.backend.emitters.lanes import closed, opened, unsupported
-from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.isa.target import Target
+from hlo.backend.emitters.given import Given, Special
+from hlo.backend.emitters.lanes import closed, unsupported
+from hlo.backend.ir.writer import Value
 from hlo.backend.lanes.types import Lanes, selected
 from hlo.backend.math.complex_term import Complex
 from hlo.backend.math.term import Term
-from hlo.ir.dtype import DType
-from hlo.ops.attributes import Attributes
 from hlo.ops.conversion import ReducePrecisionAttributes
 from hlo.ops.elementwise import CompareAttributes
 
 
-class Given(Struct, frozen=True):
-    """What an op is applied to: lanes of its operands, their types, the result's, attributes."""
-
-    w: Writer
-    target: Target
-    operands: Sequence[Lanes]
-    types: Sequence[DType]
-    result: DType
-    attrs: Attributes
-
-    def term(self, number: int) -> Term:
-        """An operand that is no complex number."""
-        lanes = self.operands[number]
-        assert isinstance(lanes, Value), "one vector"
-        return Term(self.w, self.target, lanes)
-
-    def opened(self, number: int, dtype: DType) -> Term:
-        """An operand as lanes to compute with."""
-        return opened(self.term(number), dtype)
-
-    def any_term(self, number: int) -> Term | Complex:
-        """An operand of any kind."""
-        return complex_numbers.term(self.w, self.target, self.operands[number])
-
-
-Special = Callable[[Given], Lanes]
+def _any_term(given: Given, number: int) -> Term | Complex:
+    """An operand of any kind."""
+    return complex_numbers.term(given.w, given.target, given.operands[number])
 
 
 def compare(given: Given) -> Lanes:
@@ -52,7 +23,7 @@ def compare(given: Given) -> Lanes:
     attrs, dtype = given.attrs, given.types[0]
     assert isinstance(attrs, CompareAttributes), "a comparison's"
     if dtype.is_complex:
-        a, b = (given.any_term(k) for k in range(2))
+        a, b = (_any_term(given, k) for k in range(2))
         assert isinstance(a, Complex), "of a complex type"
         assert isinstance(b, Complex), "as the other operand"
         return complex_numbers.compared(attrs.direction, a, b).value
@@ -83,7 +54,7 @@ def convert(given: Given) -> Lanes:
     """The number in another type."""
     (source,), goal = given.types, given.result
     if source.is_complex or goal.is_complex:
-        found = complex_numbers.converted(given.any_term(0), source, goal)
+        found = complex_numbers.converted(_any_term(given, 0), source, goal)
         return complex_numbers.lanes(found)
     return conversion.converted(given.term(0), source, goal).value
 
@@ -115,3 +86,16 @@ def stochastic_convert(given: Given) -> Lanes:
 def copy(given: Given) -> Lanes:
     """The number itself."""
     return given.operands[0]
+
+
+SPECIALS: dict[str, Special] = {
+    "compare": compare,
+    "select": select,
+    "clamp": clamp,
+    "complex": complex_,
+    "convert": convert,
+    "bitcast-convert": bitcast_convert,
+    "reduce-precision": reduce_precision,
+    "stochastic-convert": stochastic_convert,
+    "copy": copy,
+}

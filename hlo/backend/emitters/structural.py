@@ -10,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.backend.emitters.elemental import Elemental, Emitter
-from hlo.backend.emitters.values import bitcast_convert, constant, iota, map_
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.expression import Expression, Path
 from hlo.indexing.affine import Index
 from hlo.ir.instruction import Instruction
+
+
+def _value(e: Elemental, instruction: Instruction, at: Sequence[Index], path: Path) -> list[Lanes]:
+    from hlo.backend.emitters.values import VALUES
+
+    return VALUES[instruction.opcode](e, instruction, at, path)
 
 
 def _reduce(e: Elemental, instruction: Instruction, at: Sequence[Index], path: Path) -> list[Lanes]:
@@ -52,11 +57,11 @@ def _while(e: Elemental, instruction: Instruction, at: Sequence[Index], path: Pa
 
 
 STRUCTURAL: dict[str, Emitter] = {
-    "bitcast-convert": bitcast_convert,
-    "constant": constant,
+    "bitcast-convert": _value,
+    "constant": _value,
     "gather": _gather,
-    "iota": iota,
-    "map": map_,
+    "iota": _value,
+    "map": _value,
     "reduce": _reduce,
     "reduce-window": _window,
     "rng-bit-generator": _random,

@@ -6,15 +6,19 @@ An op is a function of each kind of number that it takes, or one that sees all (
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hlo.backend.emitters import complex_numbers, floats, integers, specials
-from hlo.backend.emitters.specials import Special
+from hlo.backend.emitters import floats, integers
+from hlo.backend.emitters.given import Given, Special
+from hlo.backend.lanes.types import Lanes
 from hlo.backend.math import rounding
-from hlo.backend.math.complex_term import Complex
 from hlo.backend.math.extremes import maximum, minimum
 from hlo.backend.math.term import Term
+
+if TYPE_CHECKING:
+    from hlo.backend.math.complex_term import Complex
 
 
 class ByKind(Struct, frozen=True):
@@ -37,9 +41,9 @@ def _real(opcode: str) -> Callable[..., Term]:
     """One of functions.py, which is imported when a program first has such an op."""
 
     def applied(*operands: Term) -> Term:
-        from hlo.backend.emitters.functions import FUNCTIONS
+        from hlo.backend.emitters.functions import function_of
 
-        return FUNCTIONS[opcode](*operands)
+        return function_of(opcode)(*operands)
 
     return applied
 
@@ -55,12 +59,34 @@ def _complex(opcode: str) -> Callable[..., Complex | Term]:
     return applied
 
 
+def _pair(opcode: str) -> Callable[..., Complex | Term]:
+    """One of complex_numbers.py, which is imported for a program's first complex number."""
+
+    def applied(*operands: Complex) -> Complex | Term:
+        from hlo.backend.emitters.complex_numbers import ARITHMETIC
+
+        return ARITHMETIC[opcode](*operands)
+
+    return applied
+
+
+def _special(opcode: str) -> Special:
+    """One of specials.py, which is imported when a program first has such an op."""
+
+    def applied(given: Given) -> Lanes:
+        from hlo.backend.emitters.specials import SPECIALS
+
+        return SPECIALS[opcode](given)
+
+    return applied
+
+
 EMITTERS: dict[str, ByKind | Special] = {
     "abs": ByKind(
         real=Term.abs, integer=integers.magnitude, complex_=_complex("abs"), on_sign="and"
     ),
     "negate": ByKind(
-        real=Term.__neg__, integer=integers.negate, complex_=Complex.__neg__, on_sign="xor"
+        real=Term.__neg__, integer=integers.negate, complex_=_pair("negate"), on_sign="xor"
     ),
     "sign": ByKind(real=floats.sign, integer=integers.sign, complex_=_complex("sign")),
     "not": ByKind(integer=integers.complement, pred=integers.complement),
@@ -71,8 +97,8 @@ EMITTERS: dict[str, ByKind | Special] = {
     "round-nearest-even": ByKind(real=rounding.nearest),
     "round-nearest-afz": ByKind(real=rounding.away),
     "is-finite": ByKind(real=floats.is_finite),
-    "real": ByKind(real=floats.real, complex_=complex_numbers.real),
-    "imag": ByKind(real=floats.imag, complex_=complex_numbers.imag),
+    "real": ByKind(real=floats.real, complex_=_pair("real")),
+    "imag": ByKind(real=floats.imag, complex_=_pair("imag")),
     "exponential": ByKind(real=_real("exponential"), complex_=_complex("exponential")),
     "exponential-minus-one": ByKind(
         real=_real("exponential-minus-one"), complex_=_complex("exponential-minus-one")
@@ -99,18 +125,21 @@ EMITTERS: dict[str, ByKind | Special] = {
         real=Term.__add__,
         integer=integers.arithmetic("add"),
         pred=integers.arithmetic("or"),
-        complex_=Complex.__add__,
+        complex_=_pair("add"),
         half="fadd",
     ),
     "multiply": ByKind(
         real=Term.__mul__,
         integer=integers.arithmetic("mul"),
         pred=integers.arithmetic("and"),
-        complex_=Complex.__mul__,
+        complex_=_pair("multiply"),
         half="fmul",
     ),
     "subtract": ByKind(
-        real=Term.__sub__, integer=integers.arithmetic("sub"), complex_=Complex.__sub__, half="fsub"
+        real=Term.__sub__,
+        integer=integers.arithmetic("sub"),
+        complex_=_pair("subtract"),
+        half="fsub",
     ),
     "divide": ByKind(real=Term.__truediv__, integer=integers.divide, complex_=_complex("divide")),
     "remainder": ByKind(real=_real("remainder"), integer=integers.remainder),
@@ -125,13 +154,13 @@ EMITTERS: dict[str, ByKind | Special] = {
     "shift-right-logical": ByKind(integer=integers.shift_right_logical),
     "atan2": ByKind(real=_real("atan2"), complex_=_complex("atan2")),
     "mulhi": ByKind(integer=integers.mulhi),
-    "compare": specials.compare,
-    "select": specials.select,
-    "clamp": specials.clamp,
-    "complex": specials.complex_,
-    "convert": specials.convert,
-    "bitcast-convert": specials.bitcast_convert,
-    "reduce-precision": specials.reduce_precision,
-    "stochastic-convert": specials.stochastic_convert,
-    "copy": specials.copy,
+    "compare": _special("compare"),
+    "select": _special("select"),
+    "clamp": _special("clamp"),
+    "complex": _special("complex"),
+    "convert": _special("convert"),
+    "bitcast-convert": _special("bitcast-convert"),
+    "reduce-precision": _special("reduce-precision"),
+    "stochastic-convert": _special("stochastic-convert"),
+    "copy": _special("copy"),
 }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hlo.backend.emitters import constants, elementwise
 from hlo.backend.emitters.applied import inlined
-from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.emitters.elemental import Elemental, Emitter
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.lanes import access, types
 from hlo.backend.lanes.access import Memory
@@ -156,3 +156,11 @@ def of_bits(elemental: Elemental, bits: Value, dtype: DType) -> Lanes:
     else:
         raw = w.cast("zext", own, storage)
     return types.decoded(w, elemental.nest.target, raw, dtype)
+
+
+VALUES: dict[str, Emitter] = {
+    "bitcast-convert": bitcast_convert,
+    "constant": constant,
+    "iota": iota,
+    "map": map_,
+}

@@ -43,7 +43,6 @@ from hlo.backend.ir.grouping import MOST_LINES, grouped, processors
 from hlo.backend.ir.interface import MEMCPY, NULL, Prototype, prototype
 from hlo.backend.ir.ir_module import AWAKE, ENTRY, FILL, PARALLEL, WAKE, IrModule
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.outlining import outline
 from hlo.backend.ir.procedure import Procedure
 from hlo.backend.ir.shared_functions import shared, shared_often
 from hlo.backend.ir.values import Value
@@ -151,6 +150,10 @@ def _cut_to_shares(kernels: dict[str, Kernel], workers: int) -> dict[str, Kernel
     """The kernels, long ones in pieces, so that each worker has its share of the lines."""
     share = sum(k.length for k in kernels.values()) // workers
     longest = max(LEAST_CUT, min(MOST_CUT, LONG_SHARE * share // 100))
+    if all(kernel.length <= longest for kernel in kernels.values()):
+        return kernels
+    from hlo.backend.ir.outlining import outline  # for long kernels
+
     return outline(kernels, min(MOST_CUT, PIECE_SHARE * share // 100), longest)
 
 

@@ -11,14 +11,16 @@ Who asks does not learn which feature it was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.isa.amx import TileProduct
 from hlo.backend.isa.assembly import Assembly
 from hlo.backend.isa.dot_products import DotProduct
 from hlo.ir.dtype import DType
 from hlo.machine import Machine
+
+if TYPE_CHECKING:
+    from hlo.backend.isa.amx import TileProduct
 
 Gather = Callable[[Writer, Value, Value, int], Value]  # address, index lanes, bytes of a step
 

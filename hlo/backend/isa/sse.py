@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.isa import amx
-from hlo.backend.isa.amx import TileProduct
 from hlo.backend.isa.dot_products import DotProduct, pairs_of_s16
 from hlo.backend.isa.generic import FloatMode, Isa
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
+
+if TYPE_CHECKING:
+    from hlo.backend.isa.amx import TileProduct
 
 
 class _ControlStatus:
@@ -48,7 +51,9 @@ class Sse(Isa):
 
     def tile_product(self, lhs: DType, rhs: DType) -> TileProduct | None:
         """AMX stands beside the vectors, whatever these are."""
-        return amx.tile_product(self.machine, lhs, rhs)
+        from hlo.backend.isa.amx import tile_product  # for products
+
+        return tile_product(self.machine, lhs, rhs)
 
     def dot_product(self, lhs: DType, rhs: DType) -> DotProduct | None:
         is_known = (lhs, rhs) == (dt.S16, dt.S16)

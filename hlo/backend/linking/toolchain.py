@@ -18,7 +18,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ir.ir_module import IrModule
-from hlo.backend.isa.amx import is_permitted
 from hlo.backend.isa.arm_features import arm_features
 from hlo.backend.isa.target import Target
 from hlo.backend.linking import elf
@@ -127,8 +126,11 @@ def check_runs_here(machine: Machine) -> None:
 def host_machine() -> Machine:
     """This machine's description, with what this process may use of it."""
     features = {name for name, there in host_features().items() if there}
-    if "amx-tile" in features and not is_permitted():
-        features -= {name for name in features if name.startswith("amx")}
+    if "amx-tile" in features:
+        from hlo.backend.isa.amx import is_permitted  # few processors have tiles
+
+        if not is_permitted():
+            features -= {name for name in features if name.startswith("amx")}
     return described(llvm.get_process_triple(), frozenset(features))
 
 

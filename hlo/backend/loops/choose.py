@@ -15,7 +15,6 @@ from hlo.backend.loops.choose_lanes import choose_lanes, choose_strip, rows_of_f
 from hlo.backend.loops.choose_prefetches import choose_prefetches
 from hlo.backend.loops.choose_rows import choose_rows
 from hlo.backend.loops.choose_stages import choose_stages
-from hlo.backend.loops.choose_streams import choose_streams
 from hlo.backend.loops.choose_tails import choose_tail
 from hlo.backend.loops.choose_units import choose_units
 from hlo.backend.loops.domain import Domain, domains_of, looped
@@ -43,6 +42,9 @@ def _chosen(expression: Expression, box: Domain, lanes: int, said: tuple[int, ..
 
         return choose_strips(expression, strip)
     schedule = choose_units(choose_lanes(first))
-    schedule = choose_streams(expression, schedule, lanes)
+    if schedule.vector is not None and schedule.domain.trace.reductions:
+        from hlo.backend.loops.choose_streams import choose_streams  # of reductions
+
+        schedule = choose_streams(expression, schedule, lanes)
     schedule = choose_rows(choose_stages(expression, schedule))
     return choose_prefetches(expression, choose_tail(schedule))

@@ -3,7 +3,8 @@
 import pytest
 
 from hlo.attributes.iota import Iota, canonical_iota, iota_of
-from hlo.attributes.sharding import TileSharding, TupleSharding, repeated, sharding_text
+from hlo.attributes.sharding import TupleSharding, repeated, sharding_text
+from hlo.attributes.tile_sharding import TileSharding
 from hlo.errors import HloError
 from hlo.ir.shape import Shape
 from hlo.parser.parse import parse

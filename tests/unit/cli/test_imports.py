@@ -23,9 +23,10 @@ print(*sorted(sys.modules), file=sys.stderr)
 """
 # What stands in a help comes from here.
 LIGHT = {
-    "hlo.choices", "hlo.error_codes", "hlo.errors", "hlo.forking", "hlo.once", "hlo.printer",
-    "hlo.printer.options", "hlo.progress", "hlo.runtime", "hlo.runtime.threads", "hlo.source",
-    "hlo.tools", "hlo.tools.bench", "hlo.tools.files", "hlo.tools.input_size", "hlo.tools.writing",
+    "hlo.choices", "hlo.error_codes", "hlo.errors", "hlo.forking", "hlo.garbage", "hlo.once",
+    "hlo.printer", "hlo.printer.options", "hlo.progress", "hlo.runtime", "hlo.runtime.threads",
+    "hlo.source", "hlo.tools", "hlo.tools.bench", "hlo.tools.files", "hlo.tools.input_size",
+    "hlo.tools.writing",
 }  # fmt: skip
 HEAVY = {"numpy", "lark", "llvmlite", "rich", "ml_dtypes", "jax", "asyncio", "multiprocessing"}
 TEXT = """HloModule light
@@ -98,15 +99,87 @@ OTHERS = {
     "hlo.analysis.lane_loops", "hlo.analysis.selections", "hlo.backend.emitters.reduction",
     "hlo.backend.emitters.random", "hlo.backend.kernels.lower_squares",
     "hlo.backend.kernels.lower_streams", "hlo.backend.loops.choose_kept_strips",
+    "hlo.backend.loops.choose_streams",
+    "hlo.passes.patterns.contraction", "hlo.passes.patterns.conversion",
+    "hlo.passes.patterns.convolution", "hlo.passes.patterns.division",
+    "hlo.passes.patterns.indexing", "hlo.passes.patterns.library", "hlo.passes.patterns.logic",
+    "hlo.passes.patterns.reduction", "hlo.passes.patterns.slicing",
+    "hlo.passes.reduction_splitting", "hlo.passes.fusion_siblings",
+    "hlo.passes.dot_strength_reduction", "hlo.passes.reduction_operand_transposer",
+    "hlo.attributes.mesh_sharding", "hlo.attributes.tile_sharding", "hlo.attributes.iota",
+    "hlo.analysis.block_size", "hlo.analysis.blocking", "hlo.ops.contraction",
+    "hlo.ops.conversion", "hlo.ops.windows", "hlo.backend.isa.amx", "hlo.backend.ir.outlining",
+    "hlo.backend.emitters.specials", "hlo.backend.emitters.complex_numbers",
+    "hlo.backend.emitters.lookup_tables", "hlo.backend.emitters.values", "hlo.tools.writing",
+    "hlo.parser.wording", "hlo.parser.asynchronous", "hlo.ops.extents",
 }  # fmt: skip
-MOST_MODULES = 355  # of this package: what it takes to start is about so many times 0.2 ms
+MOST_MODULES = 318  # of this package: what it takes to start is about so many times 0.2 ms
 
 
-def test_a_first_compilation_imports_what_the_program_needs(file: str, tmp_path: Path) -> None:
+def first(file: str, tmp_path: Path) -> set[str]:
+    """The modules of a process that compiles a program."""
     command = [sys.executable, "-c", FIRST, file]
     own = {**os.environ, "HLO_CACHE_DIR": str(tmp_path / "cache")}
     for _ in range(2):  # the parser's tables and the entry's glue are kept by the first one
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=own)
-    found = set(done.stdout.split())
+    return set(done.stdout.split())
+
+
+def test_a_first_compilation_imports_what_the_program_needs(file: str, tmp_path: Path) -> None:
+    found = first(file, tmp_path)
     assert not found & OTHERS
     assert sum(name.startswith("hlo.") for name in found) <= MOST_MODULES
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted", "without"),
+    [
+        (
+            "ROOT y = f32[4] exponential(x)",
+            {"hlo.backend.math.exponential"},
+            {"hlo.backend.math.trigonometric", "hlo.backend.math.logarithm"},
+        ),
+        (
+            "m = f32[64,64] parameter(1)\n  ROOT y = f32[64,64] dot(m, m), "
+            "lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+            {"hlo.passes.patterns.contraction", "hlo.passes.prologue_fusion"},
+            {"hlo.passes.patterns.indexing", "hlo.passes.loops", "hlo.passes.expanders"},
+        ),
+        (
+            "ROOT y = s32[4] convert(x)",
+            {"hlo.passes.patterns.conversion", "hlo.backend.emitters.specials"},
+            {"hlo.passes.patterns.logic", "hlo.passes.loops"},
+        ),
+    ],
+)
+def test_a_program_imports_what_its_ops_need(
+    lines: str, wanted: set[str], without: set[str], file: str, tmp_path: Path
+) -> None:
+    Path(file).write_text(TEXT.replace("ROOT y = f32[4] add(x, x)", lines))
+    found = first(file, tmp_path)
+    assert wanted <= found
+    assert not found & without
+
+
+END = """
+import atexit, gc, sys
+from pathlib import Path
+def said():
+    Path(sys.argv[-1]).write_text(str(gc.get_freeze_count()))
+atexit.register(said)
+from hlo.cli import main
+if sys.argv[1] == "command":
+    main.opt(sys.argv[2:3])
+    raise AssertionError("a command ends its process")
+import hlo
+hlo.parse(Path(sys.argv[2]).read_text())
+"""
+
+
+@pytest.mark.parametrize("kind", ["command", "library"])
+def test_commands_end_without_a_search_for_garbage(kind: str, file: str, tmp_path: Path) -> None:
+    """What was registered before runs after it: it sees what the interpreter's own end will."""
+    said = tmp_path / "said"
+    command = [sys.executable, "-c", END, kind, file, str(said)]
+    subprocess.run(command, capture_output=True, check=True)
+    assert (int(said.read_text()) > 0) == (kind == "command")

@@ -7,7 +7,8 @@ import pytest
 
 from hlo import driver
 from hlo.analysis.block_cutting import Total, cut_computation
-from hlo.analysis.block_size import block_of, is_blocked, sum_parts, units_of
+from hlo.analysis.block_size import block_of, sum_parts, units_of
+from hlo.analysis.blocked import is_blocked
 from hlo.analysis.blocking import Block, is_summed
 from hlo.backend.ir.kernel import KernelSequence
 from hlo.backend.linking.toolchain import host_target

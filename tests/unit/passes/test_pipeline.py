@@ -1,5 +1,6 @@
 """The pipeline language, the catalogue's rules, the manager."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ from hlo.errors import HloError
 from hlo.passes.catalogue import CATALOGUE, NEEDS, ORDER, PIPELINES, first_line
 from hlo.passes.manager import Manager, PassError
 from hlo.passes.pipeline import Fixpoint, Step, Steps, parse_pipeline
-from hlo.passes.rare import RARE
 
 OPS_FOLDER = Path(__file__).parents[2] / "ops"
 TWICE = """HloModule m
@@ -83,8 +83,10 @@ def test_a_pass_changes_nothing_without_the_ops_it_needs(name: str) -> None:
                 assert not CATALOGUE[name](module), f"{path.name}: {module.name}"
 
 
-def test_rare_passes_say_what_they_need() -> None:
-    assert RARE.keys() <= NEEDS.keys() <= CATALOGUE.keys()
+def test_every_pass_is_found_under_its_name() -> None:
+    assert NEEDS.keys() <= CATALOGUE.keys()
+    for name, function in CATALOGUE.items():
+        assert function.__name__ == re.sub("[-.]", "_", name), name
 
 
 def test_optimize_leaves_its_argument_alone() -> None:
