@@ -44,6 +44,7 @@ from hlo.passes.fusion_repeats import (
     evaluations,
     is_made_by_much,
     is_made_of_little,
+    is_once_a_short_row,
     is_read_often,
     is_worth_repeating,
     joins_unknown_parts,
@@ -281,8 +282,9 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
     if joins_unknown_parts(producer, group.members):
         return stays("which of its parts is read is not known before the run")
     cost = op_cost(producer)
-    if cost >= _COSTLY and any(map(_joins_short_rows, group.members)):
-        return stays("few of a vector's lanes would compute it, for rows of several arrays meet")
+    meets_short_rows = cost >= _COSTLY and any(map(_joins_short_rows, group.members))
+    if meets_short_rows or is_once_a_short_row(group, producer, axes):
+        return stays("few of a vector's lanes would compute it, for rows are short")
     is_once = cost == 0 or picks_few(producer, axes) or _is_once(group, producer, axes)
     if is_once or (_finishes_reduction(producer) and _reorder(group, producer, axes)):
         return True

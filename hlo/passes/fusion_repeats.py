@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from math import prod
 
 from hlo.analysis.fusibility import is_elementwise, is_fusible, op_cost
 from hlo.indexing.queries import steps
@@ -14,7 +15,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.permutation import compose, is_identity
 from hlo.machine import COMMON
 from hlo.ops.table import INDEX_MAPS, Trait, has_trait, opcodes
-from hlo.passes.fusion_axes import PICKED, Axes, Group, users_in
+from hlo.passes.fusion_axes import PICKED, Axes, Group, fixed_dims, users_in
 from hlo.passes.patterns.matching import ints
 
 CHEAP = 3  # Ops of an element that may be computed again for every use.
@@ -27,6 +28,8 @@ _MANY_BEHIND_BITS = 48  # Instructions that make bits: random ones take more tha
 _LITTLE = 8  # What is read is little beside so many times as much that is made of it.
 _MOST_LOOKED_UP = COMMON.second_cache.bytes // 2  # Bytes that are at hand again when they are read.
 _LEAST_LOOKED_UP = 16  # Of fewer, none is read by lanes.
+_LONG = 100  # Ops of an element that take longer than to write and to read it.
+_LANES = 16  # Rows shorter than that fill no vector, and of fewer rows a kernel is not worth while.
 # Each element of these reads one of the operand's at another index.
 _MOVES = opcodes(Trait.CUTS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS | Trait.PERMUTES)
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
@@ -140,6 +143,22 @@ def _read_bytes(operand: Instruction) -> int:
     while operand.opcode == "broadcast":
         (operand,) = operand.operands
     return operand.shape.size_bytes
+
+
+def is_once_a_short_row(group: Group, producer: Instruction, axes: Axes) -> bool:
+    """Whether a kernel with reductions would compute a costly number (a sine, an arc tangent) once
+    for each of many rows which fill no vector, as a body's angle for the numbers of its rotation.
+
+    That takes as long as a whole vector of them, and longer than all else that a short row is; a
+    kernel of its own computes sixteen at a time. Where nothing is reduced, lanes take a row each.
+    """
+    if op_cost(producer) < _LONG or not group.has_reduce or group.order:
+        return False
+    fixed = fixed_dims(group, axes)
+    if fixed is None:
+        return False
+    rows, length = prod(group.dims[:fixed]), prod(group.dims[fixed:])
+    return rows >= _LANES and 1 < length < _LANES
 
 
 def evaluations(producer: Instruction, counts: Mapping[Instruction, float]) -> float:

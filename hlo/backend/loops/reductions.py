@@ -26,6 +26,7 @@ from hlo.backend.loops.trace import trace
 from hlo.backend.loops.vectors import covering
 from hlo.indexing import affine, spaces
 from hlo.indexing.affine import Expr, Index, Variable, stride
+from hlo.indexing.queries import result_dims
 from hlo.indexing.reductions import reduction_dims, window_of
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -100,7 +101,7 @@ def _within(asked: _Asked, lanes: int, saved: Collection[Instruction]) -> Reduct
     extents = reduction_dims(reduce).extents
     is_sum = _rounds(reducer, kinds_of(reduce))
     is_turned = lanes > 1 and _reads_rows(expression, reduce, index, saved)
-    if prod(extents) <= UNROLLED or is_turned:
+    if prod(extents) <= UNROLLED or is_turned or (is_sum and _is_little_code(expression, reduce)):
         axes = axes_of(extents, Role.UNROLLED)
         tree = Tree.PAIRS if is_sum else Tree.IN_ORDER
     else:
@@ -197,6 +198,22 @@ def _reads_rows(
         and r.source not in saved  # its elements are gathered once
         for r in along
     )
+
+
+def _is_little_code(expression: Expression, reduce: Instruction) -> bool:
+    """Whether no loop is worth its own instructions for the terms of a sum, one block at most: a
+    stage's factor times its number is two instructions, and a loop's counter three. Lanes wait for
+    log2 of the terms, not for all. It asks what is added alone, neither lanes nor results side by
+    side: in which order terms meet depends on no machine.
+    """
+    domain = reduction_dims(reduce)
+    length = prod(domain.extents)
+    if length > FEW or len(domain.extents) != 1:
+        return False
+    index = tuple(Variable(f"at{d}", 0, n - 1) for d, n in enumerate(result_dims(reduce)))
+    at = domain.index(tuple(map(affine.of, index)), (affine.of(Variable("row", 0, length - 1)),))
+    found = trace(expression, [(x, at, ()) for x in reduced_arrays(reduce)])
+    return not found.reductions and length * (1 + found.weight) <= MOST_ROW_OPS
 
 
 def _unroll(reducer: Reducer, vectors: int, results: int) -> int:

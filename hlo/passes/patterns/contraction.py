@@ -10,6 +10,7 @@ from hlo.analysis.decisions import without_zeros
 from hlo.attributes.dim_labels import DimLabels
 from hlo.indexing.queries import operand_dims
 from hlo.ir.instruction import Instruction
+from hlo.ir.layout import Layout
 from hlo.ir.shape import Shape
 from hlo.machine import COMMON
 from hlo.ops.making import make
@@ -18,6 +19,7 @@ from hlo.passes.rewriting import rewrite
 
 FEW_ROWS = 16  # For so many a product reads its other factor once.
 MOST_JOINED = 8
+FEW_TIMES = 8  # So often elements are gathered in the time in which they are packed.
 COPIED_BYTES = COMMON.first_cache.bytes  # A smaller copy costs less than a product more.
 
 
@@ -193,30 +195,67 @@ def dot_of_concatenate(root: Instruction) -> Instruction | None:
 
 @rewrite("dot")
 def product_of_columns(root: Instruction) -> Instruction | None:
-    """dot(x, y) => x * y, each broadcast  where every contracted dim is 1"""
+    """dot(x, y) => x * y, each turned to the order of the result and broadcast
+    where every contracted dim is 1, or nothing is contracted, and no factor is gathered for many
+    rows
+
+    The one product of each element is the sum. Who reads a factor in an order that is not its own,
+    or that lies otherwise, reads through the transpose: a product of elements fuses with what is
+    around it.
+    """
     x, y = root.operands
     contracted = [x.shape.dims[d] for d in _dims(root, "lhs_contracting_dims")]
     if any(size != 1 for size in contracted) or not is_plain(root.shape):
         return None
     if x.shape.dtype != root.shape.dtype or y.shape.dtype != root.shape.dtype:
         return None
+    if not all(map(is_plain if contracted else _is_in_some_order, (x.shape, y.shape))):
+        return None
     batch = len(_dims(root, "lhs_batch_dims"))
     middle = x.shape.rank - len(contracted)
-    spread = []
-    for side, operand, first in (("lhs", x, batch), ("rhs", y, middle)):
-        gone, shared = (_dims(root, f"{side}_{kind}_dims") for kind in ("contracting", "batch"))
-        kept = [d for d in range(operand.shape.rank) if d not in gone]
-        free = [d for d in kept if d not in shared]
-        places = [shared.index(d) if d in shared else first + free.index(d) for d in kept]
-        if places != sorted(places) or not is_plain(operand.shape):
-            return None
-        dims = tuple(operand.shape.dims[d] for d in kept)
-        spread.append((operand, dims, tuple(places)))
-    wide = []
-    for operand, dims, at in spread:  # a rule that declines has made nothing
-        row = make(root, "reshape", operand, shape=Shape.array(root.shape.dtype, dims))
-        wide.append(make(root, "broadcast", row, shape=root.shape, dimensions=at))
-    return make(root, "multiply", *wide, shape=root.shape)
+    factors = [(x, _places(root, x, "lhs", batch)), (y, _places(root, y, "rhs", middle))]
+    if any(_is_read_across(root, *factor) for factor in factors):
+        return None
+    return make(root, "multiply", *(_spread(root, *factor) for factor in factors), shape=root.shape)
+
+
+def _is_in_some_order(shape: Shape) -> bool:
+    """A static array that lies in memory as it is, its dimensions in whatever order."""
+    layout = shape.layout
+    return not shape.is_dynamic and layout is not None and layout == Layout(layout.minor_to_major)
+
+
+def _places(dot: Instruction, x: Instruction, side: str, first: int) -> dict[int, int]:
+    """Which dimension of the result each dim of a factor is that is not contracted; its free dims
+    begin at the first of them."""
+    gone, shared = (_dims(dot, f"{side}_{kind}_dims") for kind in ("contracting", "batch"))
+    free = [d for d in range(x.shape.rank) if d not in (*gone, *shared)]
+    places = dict(zip(shared, range(len(shared)), strict=True))
+    places |= {d: first + k for k, d in enumerate(free)}
+    return {d: places[d] for d in sorted(places)}
+
+
+def _is_read_across(dot: Instruction, x: Instruction, places: dict[int, int]) -> bool:
+    """Whether vectors of results would gather a factor's elements one by one, for many rows each:
+    a product turns them once, when it packs them. For 40 rows of f32 0.75 of the time, of c64 0.4;
+    for 7 rows it is 1.2 to 2 times."""
+    longer = [place for d, place in places.items() if x.shape.dims[d] > 1]
+    last = max((k for k, n in enumerate(dot.shape.dims) if n > 1), default=0)
+    is_across = last in longer and longer[-1] != last
+    few = FEW_TIMES // 2 if x.shape.dtype.is_complex else FEW_TIMES
+    return is_across and dot.shape.size > few * x.shape.size
+
+
+def _spread(dot: Instruction, x: Instruction, places: dict[int, int]) -> Instruction:
+    """A factor, without the dims of one element that are contracted, at every index of the
+    result."""
+    at = list(places.values())
+    if len(at) < x.shape.rank:
+        x = make(dot, "reshape", x, shape=x.shape.with_dims(x.shape.dims[d] for d in places))
+    if at != sorted(at):
+        order = tuple(sorted(range(len(at)), key=at.__getitem__))
+        x = make(dot, "transpose", x, dimensions=order)
+    return make(dot, "broadcast", x, shape=dot.shape, dimensions=tuple(sorted(at)))
 
 
 @rewrite("transpose", operand="dot")

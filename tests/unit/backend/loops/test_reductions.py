@@ -186,8 +186,15 @@ FORMS = {
     "add f32[2,64,3] over 0,2 in lanes": (
         "add over r in 2, written out and s in 3, written out, in each of 16 lanes, by pairs"
     ),
+    # A block of sums of little code.
+    "add f32[9,64] over 0 in lanes": "add over r in 9, written out, in each of 16 lanes, by pairs",
+    "add f32[16,64] over 0 in lanes": (
+        "add over r in 16, written out, in each of 16 lanes, by pairs"
+    ),
     # In lanes, in loops: chains of 16, then blocks.
-    "add f32[16,64] over 0 in lanes": "add over r in 16, in each of 16 lanes",
+    "add s32[16,64] over 0 in lanes": "add over r in 16, in each of 16 lanes",
+    "maximum f32[16,64] over 0 in lanes": "maximum over r in 16, in each of 16 lanes",
+    "add f32[17,64] over 0 in lanes": "add over r in 17, blocks of 16, in each of 16 lanes",
     "add f32[60,64] over 0 in lanes": "add over r in 60, blocks of 16, in each of 16 lanes",
     "add c64[60,64] over 0 in lanes": "add over r in 60, blocks of 16, in each of 16 lanes",
     "add f32[600,64] over 0 in lanes": (
