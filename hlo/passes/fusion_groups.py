@@ -39,18 +39,19 @@ from hlo.ops.table import Trait, has_trait
 from hlo.passes.fusion_axes import STAGES, UNKNOWN, Axes, Group, fixed_dims, joint_axes
 from hlo.passes.fusion_repeats import (
     CHEAP,
+    COSTLY,
     MOST_REPEATED,
     PLACED,
     evaluations,
     is_made_by_much,
     is_made_of_little,
-    is_once_a_short_row,
     is_read_often,
     is_worth_repeating,
     joins_unknown_parts,
     may_repeat,
     picks_few,
     views_memory,
+    wasted_lanes,
     whole_users,
 )
 from hlo.passes.liveness import awaited
@@ -72,8 +73,6 @@ _FINISHING = FINISHING | {"constant"}
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
 # A reduction of so many times fewer elements than a group has shares none of its arrays with it.
 _FEW_INPUTS = 4
-_MOST_INTERLEAVED = 4  # Arrays of which vectors of rows are put together in registers.
-_COSTLY = 10  # Ops of an element that is costly to compute again.
 _MOST_ALONE = 1 << 17  # Elements that a core or two may have to reduce.
 _LEAST_STRIPS = 8  # For more elements there have to be so many strips, enough for all cores.
 
@@ -233,16 +232,6 @@ def members_in_order(group: Group) -> list[Instruction]:
     return list(order)
 
 
-def _joins_short_rows(member: Instruction) -> bool:
-    """Whether a member puts rows of several arrays together of which most are shorter than a
-    vector: a kernel computes each for all lanes of the vectors that it lies in."""
-    if member.opcode != "concatenate" or len(member.operands) <= _MOST_INTERLEAVED:
-        return False
-    length = member.shape.dims[-1]
-    is_last = ints(member, "dimensions") == (member.shape.rank - 1,)
-    return is_last and 2 * length < _LEAST_LANES * len(member.operands)
-
-
 def _enter(group: Group, member: Instruction, axes: Axes) -> None:
     group.members[member] = axes
     _count(group, member)
@@ -282,9 +271,9 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
     if joins_unknown_parts(producer, group.members):
         return stays("which of its parts is read is not known before the run")
     cost = op_cost(producer)
-    meets_short_rows = cost >= _COSTLY and any(map(_joins_short_rows, group.members))
-    if meets_short_rows or is_once_a_short_row(group, producer, axes):
-        return stays("few of a vector's lanes would compute it, for rows are short")
+    wasted = wasted_lanes(group, producer, axes)
+    if wasted:
+        return stays(wasted)
     is_once = cost == 0 or picks_few(producer, axes) or _is_once(group, producer, axes)
     if is_once or (_finishes_reduction(producer) and _reorder(group, producer, axes)):
         return True
@@ -440,7 +429,7 @@ def _reduces_costly(producer: Instruction) -> bool:
             continue
         if reduction is not None and top.shape.size < reduction.operands[0].shape.size:
             continue
-        if reduction is not None and len(top.users) > 1 and op_cost(top) >= _COSTLY:
+        if reduction is not None and len(top.users) > 1 and op_cost(top) >= COSTLY:
             return True
         stack += [o for o in top.operands if is_fusible(o)]
     return False

@@ -19,6 +19,7 @@ from hlo.passes.fusion_axes import PICKED, Axes, Group, fixed_dims, users_in
 from hlo.passes.patterns.matching import ints
 
 CHEAP = 3  # Ops of an element that may be computed again for every use.
+COSTLY = 10  # Ops of an element that is costly to compute again.
 MOST_REPEATED = 6  # Ops of an element that take about as long as a write and a read of memory.
 _MOST_SEARCHED = 16
 _FEW = 0.25  # Of a cheap producer's elements: what kernels beside the main one may compute again.
@@ -27,6 +28,7 @@ _SPREAD = 1.125
 _MANY_BEHIND_BITS = 48  # Instructions that make bits: random ones take more than a hundred.
 _LITTLE = 8  # What is read is little beside so many times as much that is made of it.
 _MOST_LOOKED_UP = COMMON.second_cache.bytes // 2  # Bytes that are at hand again when they are read.
+_MOST_INTERLEAVED = 4  # Arrays of which vectors of rows are put together in registers.
 _LEAST_LOOKED_UP = 16  # Of fewer, none is read by lanes.
 _LONG = 100  # Ops of an element that take longer than to write and to read it.
 _LANES = 16  # Rows shorter than that fill no vector, and of fewer rows a kernel is not worth while.
@@ -145,7 +147,27 @@ def _read_bytes(operand: Instruction) -> int:
     return operand.shape.size_bytes
 
 
-def is_once_a_short_row(group: Group, producer: Instruction, axes: Axes) -> bool:
+def wasted_lanes(group: Group, producer: Instruction, axes: Axes) -> str:
+    """How the group's vectors would be wasted on the producer; "" where they are not."""
+    meets_short_rows = op_cost(producer) >= COSTLY and any(map(_joins_short_rows, group.members))
+    if meets_short_rows or _is_once_a_short_row(group, producer, axes):
+        return "few of a vector's lanes would compute it, for rows are short"
+    if _is_gathered_across(group, producer, axes):
+        return "each of a vector's lanes would read a line of its own"
+    return ""
+
+
+def _joins_short_rows(member: Instruction) -> bool:
+    """Whether a member puts rows of several arrays together of which most are shorter than a
+    vector: a kernel computes each for all lanes of the vectors that it lies in."""
+    if member.opcode != "concatenate" or len(member.operands) <= _MOST_INTERLEAVED:
+        return False
+    length = member.shape.dims[-1]
+    is_last = ints(member, "dimensions") == (member.shape.rank - 1,)
+    return is_last and 2 * length < _LANES * len(member.operands)
+
+
+def _is_once_a_short_row(group: Group, producer: Instruction, axes: Axes) -> bool:
     """Whether a kernel with reductions would compute a costly number (a sine, an arc tangent) once
     for each of many rows which fill no vector, as a body's angle for the numbers of its rotation.
 
@@ -159,6 +181,45 @@ def is_once_a_short_row(group: Group, producer: Instruction, axes: Axes) -> bool
         return False
     rows, length = prod(group.dims[:fixed]), prod(group.dims[fixed:])
     return rows >= _LANES and 1 < length < _LANES
+
+
+def _is_gathered_across(group: Group, producer: Instruction, axes: Axes) -> bool:
+    """Whether lanes of a group would read a gather's slices across, each lane another line of a
+    large array, where the gather by itself reads along some other dimension.
+
+    A gather of its own and a transpose of what it made take 0.2 of the time for an image that is
+    made larger, channels first, with its channels last. Not where more is gathered than is kept.
+    """
+    root = group.root.shape
+    if producer.opcode != "gather" or producer.shape.size > prod(group.dims) or not root.is_array:
+        return False
+    if producer.operands[0].shape.size_bytes <= COMMON.first_cache.bytes or root.layout is None:
+        return False
+    last = ("d", next((d for d in root.layout.minor_to_major if root.dims[d] > 1), 0))
+    if [axis for axis, n in zip(axes, producer.shape.dims, strict=True) if n > 1][-1:] == [last]:
+        return False
+    slices = zip(ints(producer, "offset_dims"), _kept_dims(producer), strict=True)
+    return any(axes[at] == last and _step(producer.operands[0], d) >= _LANES for at, d in slices)
+
+
+def _kept_dims(gather: Instruction) -> list[int]:
+    """The operand's dimensions that are dimensions of a slice, in order."""
+    batching = gather.get("operand_batching_dims") or ()
+    assert isinstance(batching, tuple), "a list of integers"
+    cut = {*ints(gather, "collapsed_slice_dims"), *batching}
+    return [d for d in range(gather.operands[0].shape.rank) if d not in cut]
+
+
+def _step(x: Instruction, d: int) -> int:
+    """How many elements lie between neighbours along a dimension, in the array of which x is a
+    transpose."""
+    while x.opcode == "transpose":
+        d = ints(x, "dimensions")[d]
+        (x,) = x.operands
+    if x.shape.layout is None:
+        return 1
+    order = x.shape.layout.minor_to_major
+    return prod(x.shape.dims[m] for m in order[: order.index(d)])
 
 
 def evaluations(producer: Instruction, counts: Mapping[Instruction, float]) -> float:

@@ -129,8 +129,8 @@ def test_damaged_programs_are_not_loaded(folder: Path) -> None:
 
 def test_programs_with_host_steps_are_not_kept() -> None:
     text = """HloModule m
-    ENTRY e { x = f32[3,2] parameter(0)
-      ROOT r = (f32[3,2], f32[2]) custom-call(x), custom_call_target="Qr" }"""
+    ENTRY e { x = f32[3,3] parameter(0)
+      ROOT r = (f32[3,3], f32[3]) custom-call(x), custom_call_target="Eigh" }"""
     module = parse(text)
     key = installing.program_key(module)
     Compilation(module, passes="").keep(key)
