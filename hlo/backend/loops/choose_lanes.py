@@ -15,6 +15,7 @@ from hlo.backend.loops.nest_schedule import LIGHT, UNITS, NestSchedule
 from hlo.backend.loops.outputs import Output, is_interleaved
 from hlo.backend.loops.reductions import UNROLLED, is_short_row
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail
+from hlo.backend.loops.trace import Read
 from hlo.backend.loops.vectors import MOST_INTERLEAVED, MOST_LANES, fitting, narrowed, takes_rows
 from hlo.indexing.reductions import reduction_dims
 
@@ -22,6 +23,7 @@ from hlo.indexing.reductions import reduction_dims
 _BLOCK_SIDES = (256, 64)
 # Rows up to this length leave lanes idle, or cost a tree of lanes for little.
 _SHORT_REDUCTION = 16
+_MANY_TERMS = 8  # For so many, what is done for each row of terms is little.
 _ROOM = 32  # Registers that hold a formula's numbers beside what is computed.
 _PAIRS = 4  # The fewest rounds of a loop whose values take two registers.
 _LEAST_STRIPS = 4  # Batches are shortened until there are so many, enough for a few cores.
@@ -168,14 +170,24 @@ def _why_lanes_are_inside(schedule: NestSchedule) -> tuple[str, bool]:
         inner = [v for v in read.reduced if read.position.coefficient(v) == 1 and v.high > 0]
         if not read.position.depends_on(last):
             continue
-        if step != 1 and inner and prod(v.high + 1 for v in read.reduced) >= 8:
+        if step != 1 and inner and prod(v.high + 1 for v in read.reduced) >= _MANY_TERMS:
             along += 1
-        else:
+        elif not _stays_for_many(read):
             across += 1
     if along <= across:
         return "", False
     remark = f"lanes: inside the reductions, {along} reads run along them, {across} across"
     return remark, all(reducer_of(r).reassociates for r, _ in trace.reductions)
+
+
+def _stays_for_many(read: Read) -> bool:
+    """Whether one element is read for many terms in a row, as a norm's factor for a channel."""
+    terms = 1
+    for v in reversed(read.reduced):
+        if read.position.depends_on(v):
+            break
+        terms *= v.high + 1
+    return terms >= _MANY_TERMS
 
 
 def _why_rows_are_turned(schedule: NestSchedule) -> str:
