@@ -10,7 +10,7 @@ kernel that does the same (backend/loops/choose_scan.py).
 
 from __future__ import annotations
 
-from hlo.analysis.reducers import grown_dimension
+from hlo.analysis.reducers import grown_dimension, reducer_of
 from hlo.ir.computation import Computation
 from hlo.ir.graph import is_topological
 from hlo.ir.instruction import Instruction
@@ -40,7 +40,7 @@ def _grows(window: Instruction) -> bool:
     shapes = (*(o.shape for o in window.operands), *window.shape.elements)
     if not all(map(is_plain, shapes)) or window.operands[0].shape.dims[scanned[0]] < LEAST:
         return False
-    members = _function(window).instructions
+    members = reducer_of(window).computation.instructions
     return is_topological(members) and all(_is_liftable(i) for i in members)
 
 
@@ -49,12 +49,6 @@ def _is_liftable(member: Instruction) -> bool:
     known = member.opcode in ("parameter", "constant") or has_trait(member, Trait.ELEMENTWISE)
     is_end = member.is_root and member.opcode == "tuple"
     return (known or is_end) and "control-predecessors" not in member.attributes
-
-
-def _function(window: Instruction) -> Computation:
-    found = window["to_apply"]
-    assert isinstance(found, Computation), "to_apply is a computation"
-    return found
 
 
 def _scan(window: Instruction, module: Module) -> Instruction:
@@ -79,9 +73,9 @@ def _scan(window: Instruction, module: Module) -> Instruction:
 
 def _step(window: Instruction, rows: list[Shape]) -> Computation:
     """The window's function of rows: the elements first, then what was accumulated."""
-    made, function, count = new_computation(window, "window_scan"), _function(window), len(rows)
+    made, function = new_computation(window, "window_scan"), reducer_of(window).computation
     given = [parameter(made, n, row) for n, row in enumerate((*rows, *rows))]
-    twins = dict(zip(function.parameters, (*given[count:], *given[:count]), strict=True))
+    twins = dict(zip(function.parameters, (*given[len(rows) :], *given[: len(rows)]), strict=True))
     like = given[0]
     for old in function.instructions:
         if old in twins or old.opcode == "tuple":

@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.entry import (
-    copy_table,
-    flushing,
-    region_ir,
-    table_ir,
-    watch_ir,
-)
+from hlo.backend.entry import copy_table, flushing, region_ir, table_ir, watch_ir
 from hlo.backend.entry.aligning import aligned_address
 from hlo.backend.entry.copy_table import TABLE, Copies, gathered
 from hlo.backend.entry.kernel_modules import kernel_module
