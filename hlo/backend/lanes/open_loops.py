@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes.nest import Level, Nest
 
@@ -73,10 +75,14 @@ def repeat_while(
 
 @contextmanager
 def _inside(nest: Nest) -> Iterator[None]:
-    """Lines of a region that does not dominate what follows."""
+    """Lines of a region that does not dominate what follows. What depends on the loops outside
+    alone stands at the region's begin, and is known in the region alone, too.
+    """
     outer = nest.path
-    level = Level(len(outer), [], dict(outer[-1].known))
-    nest._enter([*outer, level])
+    last = outer[-1]
+    begin = replace(last, known=dict(last.known), memo=dict(last.memo))
+    level = Level(len(outer), [], dict(last.known))
+    nest._enter([*outer[:-1], begin, level])
     try:
         yield
     finally:

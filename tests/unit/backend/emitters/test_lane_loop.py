@@ -160,3 +160,44 @@ def test_a_predicate_of_the_counter_changes() -> None:
 def test_a_body_that_moves_elements_is_none_of_lanes() -> None:
     assert not proved(GOING, "y = f32[40] reverse(x), dimensions={0}")
     assert not proved(GOING, "y = f32[40] iota(), iota_dimension=0")
+
+
+def test_places_first_found_in_a_trip_are_found_again_behind_the_loop() -> None:
+    """Rows of pairs are read in the loop and the result is written behind it, at the same places:
+    what a trip alone makes does not reach there.
+    """
+    state = "(s64[], c128[600], c128[3,600])"
+    text = f"""HloModule m
+body {{
+  s = {state} parameter(0)
+  i = s64[] get-tuple-element(s), index=0
+  a = c128[600] get-tuple-element(s), index=1
+  t = c128[3,600] get-tuple-element(s), index=2
+  one = s64[] constant(1)
+  n = s64[] add(i, one)
+  z = s64[] constant(0)
+  r = c128[1,600] dynamic-slice(t, i, z), dynamic_slice_sizes={{1,600}}
+  q = c128[600] reshape(r)
+  b = c128[600] add(a, q)
+  ROOT o = {state} tuple(n, b, t)
+}}
+cond {{
+  s = {state} parameter(0)
+  i = s64[] get-tuple-element(s), index=0
+  three = s64[] constant(3)
+  ROOT c = pred[] compare(i, three), direction=LT
+}}
+ENTRY e {{
+  t = c128[3,600] parameter(0)
+  z = s64[] constant(0)
+  f = c128[] constant((0, 0))
+  a = c128[600] broadcast(f), dimensions={{}}
+  s = {state} tuple(z, a, t)
+  w = {state} while(s), condition=cond, body=body
+  ROOT r = c128[600] get-tuple-element(w), index=1
+}}
+"""
+    module = hlo.parse(text)
+    table = np.arange(1800.0).reshape(3, 600) * (1 + 2j)
+    found = np.asarray(hlo.compile(module, cache=False)(table))
+    np.testing.assert_array_equal(found, np.asarray(hlo.evaluate(module, table)))

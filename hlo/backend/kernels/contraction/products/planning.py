@@ -309,7 +309,9 @@ def _with_blocks(plan: ProductPlan, machine: Machine) -> ProductPlan:
     block_bytes = machine.second_cache.bytes // 2
     if _columns_first(plan):
         panel_bytes = plan.rhs_packing.panel_bytes
-        fitting = -(-plan.columns.count * panel_bytes // machine.first_cache.bytes)
+        # What a unit packs for itself alone is written to the same memory by the next.
+        near = machine.first_cache.bytes if plan.rhs is Reading.IN_UNIT else block_bytes
+        fitting = -(-plan.columns.count * panel_bytes // near)
         columns = min(plan.columns.count, max(wanted, fitting))
         return replace(plan, column_blocks=columns)
     tile_bytes = plan.lhs_packing.panel_bytes
