@@ -42,9 +42,12 @@ from hlo.backend.planning.program import (
 )
 from hlo.backend.planning.slots import HEADER_SLOTS
 
-MOST_STEPS = 48
-MOST_LINES = 1600  # The most lines of all inlined kernels together.
-MOST_US = 0.6  # The longest work of an iteration beside its calls: longer ones gain nothing.
+MOST_STEPS = 200
+MOST_LINES = 3600  # The most lines of all inlined kernels together.
+# The longest work of an iteration beside its calls, in all and for each of its steps: where they
+# work for longer, what a call and a pass through memory cost is less than a tenth.
+MOST_US = 0.6
+MOST_STEP_US = 0.06
 CONSTANT_BYTES = 64  # Constants up to this size are written into the text.
 COPY_BYTES = 1024
 LOCAL_BYTES = 16 * 1024  # The most bytes of temporaries, which go on the stack.
@@ -70,6 +73,7 @@ def nested(steps: Sequence[Step]) -> Iterator[Step]:
 def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:
     """Whether an iteration is so short that its calls would weigh."""
     lines = work = 0.0
+    count = 0
     slots = sum(count for _, count in rows((loop,)))
     local = local_allocations(program, loop, uses)
     size_bytes = sum(-(-program.plan.allocations[n].size // 64) * 64 for n in local)
@@ -89,9 +93,9 @@ def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:
                     return False
             case HostStep() | AlignStep() | CallStep():
                 return False
-        if count > MOST_STEPS or lines > MOST_LINES or work > MOST_US:
+        if count > MOST_STEPS or lines > MOST_LINES:
             return False
-    return True
+    return work <= max(MOST_US, MOST_STEP_US * count)
 
 
 def rows(steps: Sequence[Step]) -> Iterator[tuple[int, int]]:

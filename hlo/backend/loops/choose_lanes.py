@@ -17,6 +17,7 @@ from hlo.backend.loops.reductions import UNROLLED, is_short_row
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail
 from hlo.backend.loops.trace import Read
 from hlo.backend.loops.vectors import MOST_INTERLEAVED, MOST_LANES, fitting, narrowed, takes_rows
+from hlo.indexing.affine import DivMod, Expr, Variable, of
 from hlo.indexing.reductions import reduction_dims
 
 # Elements of a block of squares, along the operand's rows and across them.
@@ -185,9 +186,25 @@ def _stays_for_many(read: Read) -> bool:
     terms = 1
     for v in reversed(read.reduced):
         if read.position.depends_on(v):
+            terms *= _stay(read.position, v)
             break
         terms *= v.high + 1
     return terms >= _MANY_TERMS
+
+
+def _stay(position: Expr, variable: Variable) -> int:
+    """Steps of a variable for which a position that depends on it stays as it is: those that a
+    quotient takes together, where a reshape has joined groups with what is in them.
+    """
+    steps = []
+    for atom in position.terms:
+        if not of(atom).depends_on(variable):
+            continue
+        if not isinstance(atom, DivMod) or not atom.is_quotient:
+            return 1
+        step = atom.inner.coefficient(variable)
+        steps.append(atom.divisor // abs(step) if step else 1)
+    return min(steps, default=1)
 
 
 def _why_rows_are_turned(schedule: NestSchedule) -> str:

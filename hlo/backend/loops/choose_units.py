@@ -14,7 +14,9 @@ from hlo.indexing.affine import Expr, Variable
 from hlo.indexing.queries import result_dims
 from hlo.machine import COMMON, Machine
 
-_BLOCK = 4096  # Elements of the last dimension that one unit takes.
+# Elements of the last dimension that one unit takes, if they are light: of heavier ones so many
+# that they weigh as much, down to the least.
+_BLOCK, _LEAST_BLOCK = 4096, 256
 _MOST_ROWS = 4  # Rows side by side: their partial results share the registers.
 _ROWS_WEIGHT = 160  # The most that the code of rows side by side may weigh.
 # The most vectors that go through a while together, and the most that their code may weigh.
@@ -95,7 +97,9 @@ def _block(schedule: NestSchedule, units: int, *, is_reduction: bool) -> int:
     if is_reduction and schedule.prefix == schedule.loops:
         block = vector.step
         return block if block < length else 0
-    most = _LOOP_BLOCK if schedule.domain.trace.carried else _BLOCK
+    weight = max(LIGHT, schedule.domain.weight)
+    most = max(_LEAST_BLOCK, _BLOCK * LIGHT // weight)
+    most = _LOOP_BLOCK if schedule.domain.trace.carried else most
     if length >= 2 * most and schedule.prefix == schedule.loops and units < UNITS:
         block = max(1, most // vector.step) * vector.step
     return block if block < length else 0

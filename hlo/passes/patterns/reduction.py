@@ -261,6 +261,36 @@ def window_of_transpose(root: Instruction) -> Instruction | None:
 
 
 @rewrite("reduce-window")
+def window_of_all_before(root: Instruction) -> Instruction | None:
+    """window(x, z, n of padding before x) => pad(window(x, z, n - 1 before), z, one before)  where
+    the window is n long, x no longer, and z the reducer's identity; the same behind x
+
+    TensorFlow's exclusive cumulative sums: the first result is that of nothing, the others are a
+    scan, which meets each element once.
+    """
+    window = root.get("window")
+    if len(root.operands) != 2 or not isinstance(window, Window) or not is_plain(root.shape):
+        return None
+    (x, z), dims = root.operands, window.dims
+    long = [k for k, w in enumerate(dims) if w != PLAIN]
+    nothing = identity(reducer_opcode(root) or "", root.shape.dtype)
+    if len(long) != 1 or nothing is None or not is_splat(z, nothing):
+        return None
+    (k,), w = long, dims[long[0]]
+    if w.size < max(2, x.shape.dims[k]) or 0 in x.shape.dims:
+        return None
+    before, behind = w == WindowDim(w.size, pad_low=w.size), w == WindowDim(w.size, pad_high=w.size)
+    if not before and not behind:
+        return None
+    own = replace(w, pad_low=w.pad_low - before, pad_high=w.pad_high - behind)
+    inner = Window((*dims[:k], own, *dims[k + 1 :]))
+    made = make(root, "reduce-window", x, z, shape=x.shape, **{**root.attributes, "window": inner})
+    padding = [PaddingDim(0, 0)] * x.shape.rank
+    padding[k] = PaddingDim(int(before), int(behind))
+    return make(root, "pad", made, z, shape=root.shape, padding=tuple(padding))
+
+
+@rewrite("reduce-window")
 def window_of_holes(root: Instruction) -> Instruction | None:
     """window(x dilated by d, size k) at d * q + r => window(x, size k / d, from some element on)
     at q, for all r that see the same; pad(x, z) counts as holes where z is the reducer's identity

@@ -112,6 +112,32 @@ def test_short_loops_are_optimised_functions() -> None:
     assert "call void @k_" not in optimised
 
 
+def counting_chain(length: int, size: int) -> str:
+    """A loop of so many steps, each on an array of so many elements."""
+    ops = [
+        f"  y{n + 1} = f32[{size}] {('add', 'multiply')[n % 2]}(y{n}, y{max(0, n - 2)})"
+        for n in range(length)
+    ]
+    text = COUNTING.replace("f32[2]", f"f32[{size}]").splitlines()
+    at = next(i for i, line in enumerate(text) if "multiply(x, x)" in line)
+    text[at] = "\n".join([f"  y0 = f32[{size}] multiply(x, x)", *ops])
+    return "\n".join(text).replace("add(y, x)", f"add(y{length}, x)")
+
+
+@pytest.mark.parametrize(("length", "size", "inlined"), [(100, 2, 1), (20, 64, 1), (20, 128, 0)])
+def test_loops_of_many_steps_are_short_as_long_as_each_step_is(
+    length: int, size: int, inlined: int
+) -> None:
+    """From memory a step takes 0.00, 0.04 and 0.07 us."""
+    text = counting_chain(length, size)
+    assert sum(m.optimised for m in emit(program(text))) == inlined
+    if size == 2:
+        x = f32(0.1, -0.3)
+        expected = evaluate(parse(text), x)
+        got = compiled(text)(x)
+        assert [a.tobytes() for a in got] == [e.tobytes() for e in expected]  # type: ignore[attr-defined]  # arrays
+
+
 def test_short_loops_give_the_interpreters_bits() -> None:
     x = f32(0.1, -0.3)
     expected = evaluate(parse(COUNTING), x)
