@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hlo.analysis.column_facts import FAR, ORDINARY, Guard, What
 from hlo.analysis.score_region import Region, Roles
-from hlo.analysis.skipped_columns import ORDINARY, Guard, Span, What, parts
+from hlo.analysis.skipped_columns import Span, parts
 from hlo.attributes.padding import PaddingDim
 from hlo.attributes.slices import SliceDim
 from hlo.ir.computation import Computation
@@ -125,7 +126,8 @@ def spread(like: Instruction, scalar: Instruction, shape: Shape) -> Instruction:
 
 def held(guard: Guard, value: Instruction, all_of: Computation) -> Instruction:
     """pred[]: whether a guard holds of a value, in the place of its own."""
-    compared = [_compared(value, "LE", 2.0**ORDINARY, is_size=guard.what in _OF_SIZE)]
+    most = {What.BOUNDED: 2.0**guard.number, What.FAR: -FAR}.get(guard.what, 2.0**ORDINARY)
+    compared = [_compared(value, "LE", most, is_size=guard.what in _OF_SIZE)]
     if guard.what is What.DIVISOR:
         compared.append(_compared(value, "GE", LEAST_DIVISOR, is_size=True))
     if guard.what is What.NOT_BELOW:
