@@ -16,7 +16,7 @@ from enum import Enum, auto
 from msgspec import Struct
 
 from hlo.analysis.fusibility import is_elementwise
-from hlo.analysis.lookups import kept_in, lookup_of, walks
+from hlo.analysis.lookups import is_sum_from_zero, kept_in, lookup_of, walks
 from hlo.indexing.queries import is_at_own_index, result_dims
 from hlo.ir.instruction import Instruction
 from hlo.ops.contraction import DotAttributes
@@ -31,7 +31,7 @@ class Reach(Enum):
     """How far a region goes. BANDS: rows and columns can be cut of all members, and nobody else
     reads what has both. ORDER: lookups, too; users of another form, and results, are outside: they
     read all rows and columns. ROWS: rows alone are cut, so that slices and pads of other dimensions
-    are members, and lookups; sums over rows and columns may be all that is read.
+    are members, and lookups; sums over rows and columns, in tables too, may be all that is read.
     """
 
     BANDS = auto()
@@ -74,6 +74,8 @@ class Region(Struct, frozen=True, eq=False):
         """The roles of a member's operand, a factor's too; None as `operand_roles`."""
         if member.opcode == "dot":
             return factor_roles(member, number, self.members)
+        if member.opcode == "scatter":
+            return scattered_roles(member, number, self.members)
         return operand_roles(member, number, self.members[member])
 
     def levels(self, ordered: Iterable[Instruction]) -> dict[Instruction, int]:
@@ -231,6 +233,35 @@ def factor_roles(dot: Instruction, number: int, members: dict[Instruction, Roles
     return Roles(row, column)
 
 
+def scattered_roles(
+    scatter: Instruction, number: int, members: dict[Instruction, Roles]
+) -> Roles | None:
+    """The roles of a scatter's operands, by those of its updates: the table has none."""
+    found, updates = lookup_of(scatter), members.get(scatter.operands[2])
+    if found is None or updates is None:
+        return None
+    dims = (updates.row, updates.column)
+    of_indices = [None if d is None else found.of_indices[d] for d in dims]
+    return (Roles(), Roles(*of_indices), updates)[number]
+
+
+def _is_summed_up(scatter: Instruction, number: int, roles: Roles) -> bool:
+    """Whether a scatter sums up the rows and columns of its updates, or reads its indices by
+    them: the table has neither. All that is added for a row comes before what is for the next.
+    """
+    found = lookup_of(scatter)
+    if found is None or number == 0:
+        return False
+    dims = [d for d in (roles.row, roles.column) if d is not None]
+    if number == 1:
+        return all(d in found.of_indices for d in dims)
+    if any(found.of_indices[d] is None or found.of_table[d] is not None for d in dims):
+        return False
+    sizes = scatter.operands[2].shape.dims
+    before = (d for d in range(roles.row or 0) if found.of_indices[d] is not None)
+    return roles.row is None or all(sizes[d] == 1 for d in before)
+
+
 def _or(dimension: int | None) -> int:
     return -1 if dimension is None else dimension
 
@@ -247,6 +278,9 @@ def _is_known(instruction: Instruction, *, reach: Reach = Reach.BANDS) -> bool:
         return True
     if instruction.opcode == "gather":
         return reach is not Reach.BANDS and lookup_of(instruction) is not None
+    if instruction.opcode == "scatter":
+        is_lookup = reach is Reach.ROWS and lookup_of(instruction) is not None
+        return is_lookup and is_sum_from_zero(instruction)
     if reach is Reach.ROWS and instruction.opcode in _CUT:
         return True
     return moves_elements(instruction) or is_elementwise(instruction)
@@ -299,6 +333,10 @@ def _as_user(one: Instruction, user: Instruction, roles: Roles, *, reach: Reach)
     """The user, for each operand that a value is; None where there is no rule."""
     if not _is_known(user, reach=reach):
         return None
+    if user.opcode == "scatter":
+        places = [n for n, operand in enumerate(user.operands) if operand is one]
+        is_summed = all(_is_summed_up(user, n, roles) for n in places)
+        return [(user, Roles())] if is_summed else None
     is_total = user.opcode in ("dot", "reduce")
     found: Found = []
     for number, operand in enumerate(user.operands):

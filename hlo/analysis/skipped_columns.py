@@ -7,22 +7,39 @@ Each member is given a fact about its elements there: a known number; not above 
 2^b in size; nothing. exp of what is far below the row's maximum is exactly zero, so are weights,
 and zero times what is finite is zero, which changes no sum. What cannot be known before a run is
 left to guards: values that are to be of ordinary size (so that no infinity or NaN meets a zero),
-divisors that are not tiny, row maxima that are far above the mask's number (where nothing in a row
-is visible, they are not). Predicates follow from iotas by intervals.
+divisors that are not tiny, row maxima that are far above what is masked (where nothing in a row is
+visible, they are not). Predicates follow from iotas by intervals.
+
+A mask that is added leaves a score of at most 2^b with the number n at or below n + 2^b, whatever
+it is: with -inf at -inf, for a finite number is none of +inf and NaN. How large factors of scores
+may be for that the caller says (`Assumed.factors`); that they are no larger a guard asks of them,
+which looks at rows * depth numbers, not at the scores.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from enum import Enum, auto
-
-import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
+from hlo.analysis.column_facts import (
+    ANY,
+    FAR,
+    FAR_BELOW,
+    LARGEST,
+    NONE,
+    ORDINARY,
+    Fact,
+    Guard,
+    Guards,
+    What,
+    bounded,
+    of_literal,
+    of_product,
+    rule_of,
+    within_type,
+)
 from hlo.analysis.fusibility import is_elementwise
 from hlo.analysis.reducers import reducer_of
+from hlo.analysis.score_masks import Mask
 from hlo.analysis.score_region import (
     Region,
     Roles,
@@ -30,57 +47,22 @@ from hlo.analysis.score_region import (
     moves_elements,
     operand_roles,
 )
-from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-from hlo.ops.contraction import DotAttributes
 from hlo.ops.movement import IotaAttributes
 
-ORDINARY = (
-    40  # Values of ordinary size are at most 2^30; so are their divisors, and not below 2^-30.
-)
-# The types whose range is wide enough, and the logarithms of what is surely in it.
-LARGEST = {"f32": 126, "bf16": 126, "f64": 1022}
-FAR_BELOW = 2048.0  # exp(-2048) and exp(-1024) are zero in all types.
-LEAST_EXPONENT = 1024.0
 
-
-class What(Enum):
-    """What a guard asks of all elements of a value."""
-
-    BOUNDED = auto()  # |x| <= 2^30
-    DIVISOR = auto()  # 2^-30 <= |x| <= 2^30
-    ABOVE = auto()  # x >= number + 2048, x <= 2^30
-    NOT_BELOW = auto()  # -512 <= x <= 2^30
-
-
-class Guard(Struct, frozen=True):
-    """What has to hold of a value, which a run finds out."""
-
-    what: What
-    value: Instruction
-    number: float = 0.0
-
-
-Guards = frozenset[Guard]
-NONE: Guards = frozenset()
-
-
-class Fact(Struct, frozen=True):
-    """What is known of elements. low, high: of integers and truth values; number: a constant;
-    size: |x| <= 2^size; below: x <= -below; is_zero; all if the guards hold.
+class Assumed(Struct, frozen=True):
+    """What the caller takes for granted, and has a run look at. far: scalars, the numbers of masks
+    that are arguments (-inf, or a type's least number). factors: those of scores, what is added to
+    them, and scalars, are at most 2^factors.
     """
 
-    low: int | None = None
-    high: int | None = None
-    number: float | None = None
-    size: float | None = None
-    below: float | None = None
-    is_zero: bool = False
-    guards: Guards = NONE
+    far: frozenset[Instruction] = frozenset()
+    factors: int = ORDINARY
 
 
-ANY = Fact()
+NOTHING_MORE = Assumed()
 
 
 class Span(Struct, frozen=True):
@@ -102,20 +84,24 @@ def parts(rank: int, roles: Roles, span: Span) -> tuple[slice, ...]:
     return tuple(where)
 
 
-def skipped(region: Region, span: Span) -> Guards | None:
+def skipped(region: Region, span: Span, assumed: Assumed = NOTHING_MORE) -> Guards | None:
     """The guards under which a part of the scores adds nothing to anything; None: it may."""
-    return _Skipping(region, span).asked()
+    return _Skipping(region, span, assumed).asked()
 
 
-def is_masked(select: Instruction, region: Region, span: Span) -> bool:
-    """Whether a select takes its last operand throughout a part of the scores."""
-    found = _Skipping(region, span).fact(select.operands[0], region.members[select])
-    return found.high == 0
+def is_masked(mask: Mask, region: Region, span: Span, assumed: Assumed = NOTHING_MORE) -> bool:
+    """Whether a part of masked scores, or of a mask that is added, is one number, or what exp makes
+    zero. The zeros of what is added hide nothing.
+    """
+    found = _Skipping(region, span, assumed).fact(mask.shown, region.members[mask.shown])
+    if found.number is not None and mask.shown is mask.masked:
+        return True
+    return max(found.below or 0.0, found.number or 0.0) >= 2 * FAR_BELOW
 
 
 class _Skipping:
-    def __init__(self, region: Region, span: Span) -> None:
-        self._region, self._span = region, span
+    def __init__(self, region: Region, span: Span, assumed: Assumed) -> None:
+        self._region, self._span, self._assumed = region, span, assumed
         self._known: dict[tuple[Instruction, Roles], Fact] = {}
 
     def asked(self) -> Guards | None:
@@ -178,10 +164,11 @@ class _Skipping:
         if moves_elements(one):
             return facts[0]
         if one.opcode == "dot":
-            return _product(one, facts)
-        rule = _RULES.get(one.opcode)
+            pairs = zip(one.operands, facts, strict=True)
+            return of_product(one, [self._as_factor(o, fact) for o, fact in pairs])
+        rule = rule_of(one.opcode)
         found = rule(one, facts) if rule and is_elementwise(one) else ANY
-        return _in_range(found, one.shape.dtype)
+        return within_type(found, one.shape.dtype)
 
     def _given(self, one: Instruction, roles: Roles) -> Fact:
         """Of what is not looked behind."""
@@ -190,10 +177,18 @@ class _Skipping:
             return self._counted(one, roles)
         literal = one["literal"] if one.opcode == "constant" else None
         if isinstance(literal, Literal) and not literal.is_elided and literal.array.size:
-            return _of_literal(literal.array[parts(literal.array.ndim, roles, self._span)], dtype)
+            return of_literal(literal.array[parts(literal.array.ndim, roles, self._span)], dtype)
         if one.shape.is_array and dtype.is_float:
-            return Fact(size=float(ORDINARY), guards=frozenset({Guard(What.BOUNDED, one)}))
+            if one in self._assumed.far:
+                return Fact(below=FAR, guards=frozenset({Guard(What.FAR, one)}))
+            is_added = roles.has_both or not one.shape.dims  # to scores, or they are scaled by it
+            return bounded(one, self._assumed.factors if is_added else ORDINARY)
         return Fact(low=0, high=1) if dtype.is_pred else ANY
+
+    def _as_factor(self, operand: Instruction, fact: Fact) -> Fact:
+        """Of a score's factor: as small as is assumed, where else its size is a guard's."""
+        is_given = fact.guards == {Guard(What.BOUNDED, operand, ORDINARY)}
+        return bounded(operand, self._assumed.factors) if is_given else fact
 
     def _counted(self, iota: Instruction, roles: Roles) -> Fact:
         along = IotaAttributes.of(iota.attributes).iota_dimension
@@ -217,8 +212,8 @@ class _Skipping:
             opcodes = reducer_of(end).opcodes
             if opcodes == ("add",) and fact.is_zero:
                 return fact.guards
-            if opcodes == ("maximum",) and fact.number is not None and fact.number < 0:
-                return fact.guards | {Guard(What.ABOVE, end, fact.number)}
+            if opcodes == ("maximum",) and fact.below is not None:
+                return fact.guards | {Guard(What.ABOVE, end, -fact.below)}
             return None
         if end.opcode != "dot":
             return None
@@ -233,221 +228,3 @@ class _Skipping:
         known = members.get(operand)
         roles = known if known else factor_roles(dot, number, members)
         return ANY if roles is None else self.fact(operand, roles)
-
-
-def _of_literal(array: np.ndarray, dtype: DType) -> Fact:
-    """Of a constant."""
-    if dtype.is_integral or dtype.is_pred:
-        return Fact(low=int(array.min()), high=int(array.max()))
-    if not dtype.is_float:
-        return ANY
-    wide = array.astype(np.float64)
-    least, most = float(wide.min()), float(wide.max())
-    if least == most or math.isnan(least):
-        return _of_number(least)
-    largest = max(abs(least), abs(most))
-    return Fact(size=math.log2(largest)) if 0 < largest < math.inf else ANY
-
-
-def _of_number(number: float) -> Fact:
-    if math.isnan(number):
-        return ANY
-    if math.isinf(number):
-        return Fact(number=number) if number < 0 else ANY
-    size = math.log2(abs(number)) if number else -math.inf
-    return Fact(number=number, size=size, is_zero=number == 0)
-
-
-def _in_range(fact: Fact, dtype: DType) -> Fact:
-    """Where sizes or integers may leave the type, nothing is known."""
-    if fact.low is not None and fact.high is not None and dtype.is_integral:
-        limits = np.iinfo(dtype.numpy) if dtype.bits >= 8 else None
-        return fact if limits and limits.min <= fact.low <= fact.high <= limits.max else ANY
-    if fact.size is not None and dtype.is_float and not fact.is_zero:
-        most = LARGEST.get(dtype.name, 0)
-        if fact.size > most:
-            fits = fact.number is not None and fact.size < most + 2
-            return replace(fact, size=None, number=fact.number if fits else None)
-    return fact
-
-
-def _product(dot: Instruction, facts: list[Fact]) -> Fact:
-    """Of a product that has columns: sums of what is bounded are."""
-    contracted = DotAttributes.of(dot.attributes).dims.lhs_contracting
-    depth = max(1, math.prod(dot.operands[0].shape.dims[d] for d in contracted))
-    left, right = (fact.size for fact in facts)
-    if left is None or right is None:
-        return ANY
-    guards = facts[0].guards | facts[1].guards
-    return _in_range(Fact(size=left + right + math.log2(depth), guards=guards), dot.shape.dtype)
-
-
-def _guards(facts: list[Fact]) -> Guards:
-    return frozenset().union(*(fact.guards for fact in facts))
-
-
-def _times(_: Instruction, facts: list[Fact]) -> Fact:
-    a, b = facts
-    guards = _guards(facts)
-    if (first := _interval(a)) and (second := _interval(b)):
-        ends = [x * y for x in first for y in second]
-        return Fact(low=min(ends), high=max(ends))
-    if a.number is not None and b.number is not None:
-        return replace(_of_number(a.number * b.number), guards=guards)
-    for x, y in ((a, b), (b, a)):
-        if x.is_zero and (y.size is not None or y.is_zero):
-            return Fact(size=-math.inf, is_zero=True, guards=guards)
-        if x.below is not None and y.number is not None and y.number > 0:
-            return Fact(below=x.below * y.number, guards=guards)
-    if a.size is not None and b.size is not None:
-        return Fact(size=a.size + b.size, guards=guards)
-    return ANY
-
-
-def _plus(one: Instruction, facts: list[Fact]) -> Fact:
-    a, b = facts
-    guards, sign = _guards(facts), -1 if one.opcode == "subtract" else 1
-    if (first := _interval(a)) and (second := _interval(b)):
-        low, high = sorted(sign * x for x in second)
-        return Fact(low=first[0] + low, high=first[1] + high)
-    row = _row_value(one.operands[1])
-    is_low = sign < 0 and a.number is not None and a.number < 0
-    if is_low and row is not None and _is_maximum(row):
-        above = Guard(What.ABOVE, row, a.number or 0.0)
-        return Fact(below=FAR_BELOW, guards=a.guards | {above})
-    if sign < 0 and a.below is not None and row is not None:
-        return Fact(below=a.below - 512, guards=a.guards | {Guard(What.NOT_BELOW, row)})
-    if a.is_zero and b.is_zero:
-        return Fact(size=-math.inf, is_zero=True, guards=guards)
-    if a.size is not None and b.size is not None:
-        return Fact(size=max(a.size, b.size) + 1, guards=guards)
-    return ANY
-
-
-def _is_maximum(row: Instruction) -> bool:
-    """Whether a value of rows is their maximum, or that of it and of something else."""
-    if row.opcode == "maximum":
-        return any(o.opcode == "reduce" and _is_maximum(o) for o in row.operands)
-    return row.opcode == "reduce" and reducer_of(row).opcodes == ("maximum",)
-
-
-def _row_value(value: Instruction) -> Instruction | None:
-    """What is spread over columns."""
-    while value.opcode in ("reshape", "copy"):
-        (value,) = value.operands
-    if value.opcode != "broadcast":
-        return None
-    (value,) = value.operands
-    while value.opcode in ("reshape", "copy"):
-        (value,) = value.operands
-    return value
-
-
-def _over(one: Instruction, facts: list[Fact]) -> Fact:
-    a, b = facts
-    if b.number:
-        size = None if a.size is None else a.size - math.log2(abs(b.number))
-        return Fact(size=size, is_zero=a.is_zero, guards=_guards(facts))
-    row = _row_value(one.operands[1])
-    if row is None or a.size is None:
-        return ANY
-    guards = a.guards | {Guard(What.DIVISOR, row)}
-    return Fact(size=a.size + ORDINARY, is_zero=a.is_zero, guards=guards)
-
-
-def _exp(_: Instruction, facts: list[Fact]) -> Fact:
-    (a,) = facts
-    if a.below is not None and a.below >= LEAST_EXPONENT:
-        return Fact(size=-math.inf, is_zero=True, guards=a.guards)
-    return ANY
-
-
-def _select(_: Instruction, facts: list[Fact]) -> Fact:
-    chosen, a, b = facts
-    if chosen.low == 1 or chosen.high == 0:
-        return a if chosen.low == 1 else b
-    guards = _guards([a, b])
-    if a.is_zero and b.is_zero:
-        return Fact(size=-math.inf, is_zero=True, guards=guards)
-    if a.size is not None and b.size is not None:
-        return Fact(size=max(a.size, b.size), guards=guards)
-    return ANY
-
-
-def _compare(one: Instruction, facts: list[Fact]) -> Fact:
-    a, b = (_interval(fact) for fact in facts)
-    unknown = Fact(low=0, high=1)
-    if a is None or b is None:
-        return unknown
-    direction = getattr(one["direction"], "value", one["direction"])
-    if direction in ("LT", "LE"):
-        a, b, direction = b, a, {"LT": "GT", "LE": "GE"}[direction]
-    if direction in ("GT", "GE"):
-        strict = int(direction == "GT")
-        if a[0] >= b[1] + strict:
-            return Fact(low=1, high=1)
-        return Fact(low=0, high=0) if a[1] < b[0] + strict else unknown
-    if a[1] < b[0] or b[1] < a[0]:
-        differ = int(direction == "NE")
-        return Fact(low=differ, high=differ)
-    return unknown
-
-
-def _interval(fact: Fact) -> tuple[int, int] | None:
-    return None if fact.low is None or fact.high is None else (fact.low, fact.high)
-
-
-def _and(one: Instruction, facts: list[Fact]) -> Fact:
-    if not one.shape.dtype.is_pred or any(f.low is None or f.high is None for f in facts):
-        return Fact(low=0, high=1) if one.shape.dtype.is_pred else ANY
-    pick: Callable[..., int] = min if one.opcode == "and" else max
-    return Fact(low=pick(f.low for f in facts), high=pick(f.high for f in facts))
-
-
-def _not(one: Instruction, facts: list[Fact]) -> Fact:
-    (a,) = facts
-    if not one.shape.dtype.is_pred or a.low is None or a.high is None:
-        return ANY
-    return Fact(low=1 - a.high, high=1 - a.low)
-
-
-def _negate(_: Instruction, facts: list[Fact]) -> Fact:
-    (a,) = facts
-    if a.low is not None and a.high is not None:
-        return Fact(low=-a.high, high=-a.low)
-    if a.number is not None:
-        return replace(_of_number(-a.number), guards=a.guards)
-    return Fact(size=a.size, is_zero=a.is_zero, guards=a.guards) if a.size is not None else ANY
-
-
-def _abs(_: Instruction, facts: list[Fact]) -> Fact:
-    (a,) = facts
-    if (interval := _interval(a)) is not None:
-        ends = [abs(x) for x in interval]
-        return Fact(low=0 if interval[0] < 0 < interval[1] else min(ends), high=max(ends))
-    return Fact(size=a.size, is_zero=a.is_zero, guards=a.guards) if a.size is not None else ANY
-
-
-def _tanh(_: Instruction, facts: list[Fact]) -> Fact:
-    (a,) = facts
-    return Fact(size=0.0, guards=a.guards) if a.size is not None else ANY
-
-
-def _convert(one: Instruction, facts: list[Fact]) -> Fact:
-    (a,), source = facts, one.operands[0].shape.dtype
-    if source.is_float and one.shape.dtype.is_float:
-        return a
-    if a.low is not None and (source.is_pred or source.is_integral):
-        if one.shape.dtype.is_integral:
-            return a
-        if one.shape.dtype.is_float and a.high is not None:
-            size = math.log2(max(1, abs(a.low), abs(a.high)))
-            return Fact(size=size)
-    return ANY
-
-
-_RULES: dict[str, Callable[[Instruction, list[Fact]], Fact]] = {
-    "multiply": _times, "add": _plus, "subtract": _plus, "divide": _over, "exponential": _exp,
-    "select": _select, "compare": _compare, "and": _and, "or": _and, "not": _not,
-    "negate": _negate, "abs": _abs, "tanh": _tanh, "convert": _convert,
-}  # fmt: skip

@@ -195,7 +195,28 @@ class _Region:
             is_sum = is_summed(one, self._block)
             if (is_large(one) or one.shape.is_tuple) and not is_sum:
                 waiting += one.users
-        return members
+        return members | self._between(members)
+
+    def _between(self, members: Members) -> Members:
+        """What is small and made of members for members, as row maxima that a sink raises: without
+        it those would have to wait for all blocks of these.
+        """
+        found: Members = {}
+        waiting = list(members)
+        while waiting and len(found) < MOST_MEMBERS:
+            for user in waiting.pop().users:
+                is_new = user not in members and user not in found and not is_large(user)
+                if is_new and self.joins(user) and not is_summed(user, self._block):
+                    found[user] = None
+                    waiting.append(user)
+        needed: Members = {}
+        waiting = list(members)
+        while waiting:
+            for operand in waiting.pop().operands:
+                if operand in found and operand not in needed:
+                    needed[operand] = None
+                    waiting.append(operand)
+        return needed
 
     def joins(self, instruction: Instruction) -> bool:
         """Whether the instruction, or what names one of several results of, can be cut by itself;

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hlo.analysis.score_region import Region, Roles
-from hlo.analysis.skipped_columns import ORDINARY, Guard, Span, What, parts
+from hlo.analysis.column_facts import FAR, ORDINARY, Guard, What
+from hlo.analysis.score_region import Region, Roles, operand_roles
+from hlo.analysis.skipped_columns import Span, parts
 from hlo.attributes.padding import PaddingDim
 from hlo.attributes.slices import SliceDim
 from hlo.ir.computation import Computation
@@ -22,6 +23,7 @@ from hlo.ops.making import make, make_constant
 from hlo.ops.movement import IotaAttributes
 from hlo.passes.patterns.matching import literal_of
 
+MOST_MOVES = 4  # Through which a band sees what is spread out.
 LEAST_DIVISOR, LEAST_LOGARITHM = 2.0**-ORDINARY, -512.0
 
 
@@ -70,18 +72,36 @@ class Band:
         return shape.with_dims(dims)
 
     def _part(self, operand: Instruction, roles: Roles) -> Instruction:
-        """A slice; of an iota or a number spread out, a shorter one."""
+        """A slice; of an iota or of what is spread out a shorter one, so that what is made of it
+        for the band's rows needs nothing of others.
+        """
         if roles.has_none or self._cut(operand.shape, roles).dims == operand.shape.dims:
             return operand
         if operand.opcode == "iota":
             return self._iota(operand, roles)
-        if operand.opcode == "broadcast" and operand.operands[0].shape.is_scalar:
-            shape = self._cut(operand.shape, roles)
-            return make(operand, "broadcast", operand.operands[0], shape=shape, dimensions=())
         if (literal := literal_of(operand)) is not None:
             array = literal.array[parts(literal.array.ndim, roles, self.seen)]
             return make_constant(operand, Literal(self._cut(operand.shape, roles), array))
-        return self.slice(operand, roles)
+        return self._spread_out(operand, roles)
+
+    def _spread_out(self, operand: Instruction, roles: Roles) -> Instruction:
+        """broadcast(slice(x)) for slice(broadcast(x)), with reshapes between."""
+        moves: list[tuple[Instruction, Shape]] = []
+        value, at = operand, roles
+        while value.opcode in ("broadcast", "reshape") and len(moves) < MOST_MOVES:
+            there = operand_roles(value, 0, at)
+            if there is None:
+                break
+            moves.append((value, self._cut(value.shape, at)))
+            (value,), at = value.operands, there
+        if not any(move.opcode == "broadcast" for move, _ in moves):
+            return self.slice(operand, roles)
+        is_cut = self._cut(value.shape, at).dims != value.shape.dims
+        part = self.slice(value, at) if is_cut else value
+        for move, shape in reversed(moves):
+            dims = {k: v for k, v in move.attributes.items() if k == "dimensions"}
+            part = make(move, move.opcode, part, shape=shape, **dims)
+        return part
 
     def slice(self, operand: Instruction, roles: Roles) -> Instruction:
         """What a band's rows, and its columns, are of a value."""
@@ -125,7 +145,8 @@ def spread(like: Instruction, scalar: Instruction, shape: Shape) -> Instruction:
 
 def held(guard: Guard, value: Instruction, all_of: Computation) -> Instruction:
     """pred[]: whether a guard holds of a value, in the place of its own."""
-    compared = [_compared(value, "LE", 2.0**ORDINARY, is_size=guard.what in _OF_SIZE)]
+    most = {What.BOUNDED: 2.0**guard.number, What.FAR: -FAR}.get(guard.what, 2.0**ORDINARY)
+    compared = [_compared(value, "LE", most, is_size=guard.what in _OF_SIZE)]
     if guard.what is What.DIVISOR:
         compared.append(_compared(value, "GE", LEAST_DIVISOR, is_size=True))
     if guard.what is What.NOT_BELOW:

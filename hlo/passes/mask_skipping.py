@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from hlo.analysis.column_facts import ORDINARY, Guard
 from hlo.analysis.fusibility import is_scalar_constant
 from hlo.analysis.large_values import LEAST_SCORES_BYTES
-from hlo.analysis.score_region import Region, Roles, region_around
-from hlo.analysis.skipped_columns import Guard, Span, is_masked, skipped
+from hlo.analysis.score_masks import Mask, masks_of
+from hlo.analysis.score_region import Region, region_around
+from hlo.analysis.skipped_columns import Assumed, Span, is_masked, skipped
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import PRED
 from hlo.ir.graph import clone_instruction, post_order
@@ -33,6 +35,9 @@ from hlo.passes.mask_bands import Band, held, joined, summed
 LEAST_ROWS = 256  # Of a band, so that its blocks are as long as those of the whole.
 MOST_BANDS = 4  # Four leave out 3/8 of a triangle's square; each is compiled by itself.
 STRIPS = 16  # Parts of the columns of which bands take whole ones.
+# How large factors of scores may be, as powers of two: the first that proves what a mask hides. 40
+# does for masks of -inf and of a type's least number, 12 for -1e9, 4 for -1e4 and scaled scores.
+FACTORS = (ORDINARY, 12, 6, 4)
 MOST_SEEN = 0.875  # Of the scores; bands that see more are not worth it.
 
 
@@ -46,10 +51,10 @@ def skip_masked_scores(module: Module) -> bool:
     for computation in tuple(module.computations):
         if computation in left:
             continue
-        for select in computation.instructions:
-            if select.opcode != "select" or select not in computation:
+        for masked in computation.instructions:
+            if masked not in computation:
                 continue
-            if (found := _bands(select)) is not None and not _is_awaited(found[0], computation):
+            if (found := _bands(masked)) is not None and not _is_awaited(found[0], computation):
                 _Skipping(module, computation, *found).apply()
                 changed = True
                 break  # what is left of it has been looked at
@@ -73,29 +78,36 @@ def _is_awaited(region: Region, computation: Computation) -> bool:
 Bands = list[tuple[Span, frozenset[Guard]]]
 
 
-def _bands(select: Instruction) -> tuple[Region, Bands] | None:
+def _bands(masked: Instruction) -> tuple[Region, Bands] | None:
     """The region of masked scores and its bands, with what each asks for; None: none that pay."""
-    shape = select.shape
+    shape = masked.shape
     if not shape.is_array or shape.size_bytes < LEAST_SCORES_BYTES or not shape.dtype.is_float:
         return None
-    *others, column = [d for d, n in enumerate(shape.dims) if n != 1]
-    for row in reversed(others):
-        roles = Roles(row, column)
-        count = min(MOST_BANDS, shape.dims[row] // LEAST_ROWS)
-        alone = Region({select: roles}, shape.dims[row], shape.dims[column])
-        if count < 2 or not _seen(select, alone, count):
+    for mask in masks_of(masked):
+        dims, roles = shape.dims, mask.roles
+        assert roles.row is not None, "scores have both"
+        assert roles.column is not None, "scores have both"
+        alone = Region(mask.members, dims[roles.row], dims[roles.column])
+        if not _seen(mask, alone, Assumed(mask.far)):
             continue
-        region = region_around(select, roles)
-        if region is None or _has_lookups(region):
+        region = region_around(masked, roles)
+        if region is None or mask.shown not in region.members or _has_lookups(region):
             return None
-        found: Bands = []
-        for span in _seen(select, region, count) or ():
-            guards = _guards(region, span)
-            if guards is None:
-                return None
-            found.append((span, guards))
-        return region, found
+        asked = (_guarded(mask, region, Assumed(mask.far, most)) for most in FACTORS)
+        found = next((bands for bands in asked if bands is not None), None)
+        return None if found is None else (region, found)
     return None
+
+
+def _guarded(mask: Mask, region: Region, assumed: Assumed) -> Bands | None:
+    """Bands, with what each asks for, where factors of scores are as small as is assumed."""
+    found: Bands = []
+    for span in _seen(mask, region, assumed) or ():
+        guards = _guards(region, span, assumed)
+        if guards is None:
+            return None
+        found.append((span, guards))
+    return found or None
 
 
 def _has_lookups(region: Region) -> bool:
@@ -110,31 +122,35 @@ def _has_lookups(region: Region) -> bool:
     )
 
 
-def _seen(select: Instruction, region: Region, count: int) -> list[Span] | None:
+def _seen(mask: Mask, region: Region, assumed: Assumed) -> list[Span] | None:
     """What each band of rows sees, if that is little enough."""
+    count = min(MOST_BANDS, region.rows // LEAST_ROWS)
+    if count < 2:
+        return None
     strip = -(-region.columns // STRIPS)
     starts = [*range(0, region.columns, strip), region.columns]
     size = -(-region.rows // count)
     bands: list[Span] = []
     for first in range(0, region.rows, size):
         last = min(first + size, region.rows)
-        masked = [is_masked(select, region, Span(first, last, a, b)) for a, b in pairwise(starts)]
-        if all(masked):
+        strips = [Span(first, last, a, b) for a, b in pairwise(starts)]
+        hidden = [is_masked(mask, region, s, assumed) for s in strips]
+        if all(hidden):
             return None
-        begin = masked.index(False)
-        end = len(masked) - masked[::-1].index(False)
+        begin = hidden.index(False)
+        end = len(hidden) - hidden[::-1].index(False)
         bands.append(Span(first, last, starts[begin], starts[end]))
     area = sum((b.last - b.first) * (b.end - b.start) for b in bands)
     return bands if area <= MOST_SEEN * region.rows * region.columns else None
 
 
-def _guards(region: Region, seen: Span) -> frozenset[Guard] | None:
+def _guards(region: Region, seen: Span, assumed: Assumed) -> frozenset[Guard] | None:
     """What has to hold for the columns beside those that a band sees to count for nothing."""
     found: frozenset[Guard] = frozenset()
     beside = ((0, seen.start), (seen.end, region.columns))
     for start, end in beside:
         if start < end:
-            asked = skipped(region, Span(seen.first, seen.last, start, end))
+            asked = skipped(region, Span(seen.first, seen.last, start, end), assumed)
             if asked is None:
                 return None
             found |= asked

@@ -48,7 +48,15 @@ from hlo.passes.cse import cse
 from hlo.passes.dce import remove_unread
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
-from hlo.passes.loop_making import adopted, blank, element, new_computation, number, part
+from hlo.passes.loop_making import (
+    adopted,
+    blank,
+    element,
+    new_computation,
+    number,
+    part,
+    reducer,
+)
 from hlo.passes.loop_making import parameter as parameter_of
 from hlo.passes.mask_bands import number_of, spread
 from hlo.passes.patterns.contraction import exchanged_attributes
@@ -127,7 +135,8 @@ def _with_tables(region: Region) -> Region:
 def _fits(region: Region, computation: Computation) -> bool:
     """Whether blocks of heads do not do, rows can be parted, and nothing but rows is left of it."""
     members, ends = region.members, list(region.outputs())
-    is_summed = any(members[end].has_none for end in ends)
+    # A table that has the heads is a sum over blocks of each.
+    is_summed = any(members[end].has_none and end.opcode != "scatter" for end in ends)
     found = is_summed or any(_is_mixing(m, region) or _is_turned(m, region) for m in members)
     if not found or not part_rows(region):
         return False
@@ -188,7 +197,7 @@ def _may_end(end: Instruction, roles: Roles) -> bool:
     """Whether parts of what is read outside come to the whole: rows, or sums over rows."""
     if roles.row is not None:
         return roles.column is None
-    if end.opcode == "dot":
+    if end.opcode in ("dot", "scatter"):
         return True
     is_narrow = end.shape.dtype.is_float and end.shape.dtype.bits < F32.bits
     return (
@@ -205,6 +214,11 @@ def part_rows(region: Region) -> int:
     fits = max(MOST_PART_BYTES * region.rows // most, 4 * LEAST_ROWS)
     most_rows = min(fits, region.rows // LEAST_PARTS)
     return max((d for d in divisors(region.rows) if LEAST_ROWS <= d <= most_rows), default=0)
+
+
+def _read_by(member: Instruction) -> Sequence[Instruction]:
+    """What rows of a member are made from: of a scatter not its table, which begins with zeros."""
+    return member.operands[1:] if member.opcode == "scatter" else member.operands
 
 
 class _RowLoops:
@@ -231,7 +245,7 @@ class _RowLoops:
         """while(0, results, what is read)"""
         needed = self._needed(ends)
         members = [m for m in self._order if m in needed]
-        body = _Body(self._region, members, self._finals, ends)
+        body = _Body(self._module, self._region, members, self._finals, ends)
         begin = make(ends[-1], "tuple", number(ends[-1], 0), *body.starts(), *body.given)
         step = adopted(self._module, ends[-1], body.made_for(begin.shape))
         condition = new_computation(begin, "more_rows")
@@ -276,16 +290,18 @@ class _Body:
 
     def __init__(
         self,
+        module: Module,
         region: Region,
         members: Sequence[Instruction],
         finals: dict[Instruction, Instruction],
         ends: Sequence[Instruction],
     ) -> None:
-        self._region, self._members, self._finals, self._ends = region, members, finals, ends
+        self._module, self._region = module, region
+        self._members, self._finals, self._ends = members, finals, ends
         self._size = part_rows(region)
         self.count = region.rows // self._size
         inside = set(members)
-        read = dict.fromkeys(o for m in members for o in m.operands if o not in inside)
+        read = dict.fromkeys(o for m in members for o in _read_by(m) if o not in inside)
         self.given = [finals.get(o, o) for o in read if not is_scalar_constant(o)]
         self._twins: dict[object, Instruction] = {}
 
@@ -319,8 +335,12 @@ class _Body:
         return self._made
 
     def _result(self, place: int, end: Instruction) -> Instruction:
-        """dynamic-update-slice(result, rows, first), or sum + sum of rows"""
+        """dynamic-update-slice(result, rows, first), or sum + sum of rows; a scatter adds up in the
+        table as it is after the rows before, in the order in which it would all rows.
+        """
         before, own = element(self._state, 1 + place), self._twins[end]
+        if end.opcode == "scatter":
+            return own
         row = self._region.members[end].row
         if row is None:
             return make(own, "add", before, own)
@@ -338,6 +358,8 @@ class _Body:
         roles = self._region.members[member]
         if member.opcode == "iota":
             return self._counted(member, roles)
+        if member.opcode == "scatter":
+            return self._scattered(member)
         operands = [self._operand(member, n) for n in range(len(member.operands))]
         if self._is_backwards(member):
             return self._turned(member, operands)
@@ -347,6 +369,21 @@ class _Body:
             member.opcode, shape, operands, self._attributes(member, operands[0].shape),
             like=member, name=member.name,
         )  # fmt: skip
+
+    def _scattered(self, scatter: Instruction) -> Instruction:
+        """scatter(the sums so far, rows of indices, rows of updates); those of narrow floats add up
+        in f32, as a scatter does, and are rounded when all rows are through.
+        """
+        table = element(self._state, 1 + self._ends.index(scatter))
+        indices, updates = (self._operand(scatter, n) for n in (1, 2))
+        attributes = scatter.attributes
+        if table.shape.dtype is not scatter.shape.dtype:
+            wide = updates.shape.with_dtype(table.shape.dtype)
+            updates = make(updates, "convert", updates, shape=wide)
+            adds = reducer(self._module, scatter, "add", Shape.array(table.shape.dtype, ()))
+            attributes = {**attributes, "to_apply": adds}
+        operands = (table, indices, updates)
+        return self._made.new("scatter", table.shape, operands, attributes, like=scatter)
 
     def _is_backwards(self, member: Instruction) -> bool:
         """Whether rows are made of scores on the right."""

@@ -7,10 +7,10 @@ JAX hands masks, biases and broadcast numbers to the body of a scan as state tha
 In the body they need no memory, where kernels count them, and other passes see what they are: that
 a mask is causal (mask-skipping), that a number is the same everywhere. Sunk are arrays beyond the
 first cache that the body reads element by element for values that no cache holds, as scores are
-(smaller ones are read again faster than they are computed), and that come by moves and a few
-additions an element from counts, constants, and arrays of at most a LEAST_GAIN-th of their bytes,
-which the loop is handed instead. Each trip computes the same bits. The name is XLA's, which does so
-for others.
+(smaller ones are read again faster than they are computed), and that come by moves, lookups and a
+few additions an element from counts, constants, and arrays of at most a LEAST_GAIN-th of their
+bytes, which the loop is handed instead: a bias of all heads from a table, by distance. Each trip
+computes the same bits. The name is XLA's, which does so for others.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Collection
 
 from hlo.analysis.fusibility import op_cost
 from hlo.analysis.large_values import LEAST_SCORES_BYTES
+from hlo.analysis.lookups import lookup_of
 from hlo.analysis.loop_state import (
     element_index,
     extend,
@@ -72,7 +73,7 @@ def _sink_all(loop: Instruction) -> bool:
         start = state.operands[number]
         is_single = reads_of(body, number) == [element] and not reads_of(condition, number)
         if is_single and _is_worth(start) and _is_read_by_elements(element):
-            cone = _cone(start)
+            cone = _cone(start) or _cone(start, is_shallow=True)
             if cone is not None:
                 sunk[number] = cone
     for number, (members, leaves) in sunk.items():
@@ -126,9 +127,12 @@ def _handed_on(value: Instruction, state: Instruction) -> list[Instruction] | No
     return found or None
 
 
-def _cone(start: Instruction) -> tuple[list[Instruction], list[Instruction]] | None:
+def _cone(
+    start: Instruction, *, is_shallow: bool = False
+) -> tuple[list[Instruction], list[Instruction]] | None:
     """What computes an array, operands first, and the small arrays that this reads; None: it is not
-    cheap.
+    cheap. is_shallow: small arrays are read, though they could be computed (a table's places, which
+    a logarithm says).
     """
     members, leaves = dict[Instruction, None](), dict[Instruction, None]()
     waiting = [start]
@@ -137,7 +141,7 @@ def _cone(start: Instruction) -> tuple[list[Instruction], list[Instruction]] | N
         if value in members or value in leaves:
             continue
         is_small = LEAST_GAIN * value.shape.size_bytes <= start.shape.size_bytes
-        if _may_sink(value):
+        if _may_sink(value) and not (is_shallow and is_small and value.shape.rank):
             members[value] = None
             waiting += value.operands
         elif is_small and value.shape.is_array and not value.shape.is_dynamic:
@@ -152,6 +156,7 @@ def _cone(start: Instruction) -> tuple[list[Instruction], list[Instruction]] | N
 
 def _may_sink(value: Instruction) -> bool:
     is_made = value.opcode in ("constant", "iota")
+    is_made |= value.opcode == "gather" and lookup_of(value) is not None
     is_plain = "control-predecessors" not in value.attributes
     return is_plain and (is_made or value.opcode in _MOVES or value.opcode in STEADY_ELEMENTWISE)
 

@@ -108,7 +108,8 @@ def dot_of_transpose(root: Instruction) -> Instruction | None:
 def dot_of_merged_batches(root: Instruction) -> Instruction | None:
     """dot(reshape(x), reshape(y)) => reshape(dot(x, y'))  where the reshapes merge dimensions into
     one of batches, and all that reads the dot reshapes it: PyTorch's products of heads meet what is
-    computed for each head in its own dimensions
+    computed for each head in its own dimensions, of a single batch too, so that no reshape stands
+    between scores
     """
     if not root.users or root.is_root or any(user.opcode != "reshape" for user in root.users):
         return None
@@ -135,7 +136,7 @@ def _merged_into(x: Instruction, place: int) -> tuple[int, ...]:
         source.dims[:place] + source.dims[place + more + 1 :] == dims[:place] + dims[place + 1 :]
     )
     is_merge = more > 0 and stays and is_plain(source) and prod(merged) == dims[place] > 0
-    return merged if is_merge and sum(n > 1 for n in merged) > 1 else ()
+    return merged if is_merge else ()
 
 
 def _with_batches(root: Instruction, k: int, sizes: tuple[int, ...], merging: int) -> Instruction:

@@ -85,6 +85,37 @@ def test_scores_with_a_sink_are_run_in_blocks() -> None:
     assert largest == HEADS * LENGTH * 16
 
 
+def causal_sink() -> str:
+    """The program whose rows see no later column."""
+    wide, flat = f"f32[{HEADS},{LENGTH},{LENGTH}]", f"[{LENGTH},{LENGTH}]"
+    return (
+        sink()
+        .replace(f"s = {wide} dot", f"raw = {wide} dot")
+        .replace(
+            "  zb = ",
+            f"""  n = s32[{LENGTH}] iota(), iota_dimension=0
+  row = s32{flat} broadcast(n), dimensions={{0}}
+  column = s32{flat} broadcast(n), dimensions={{1}}
+  sees = pred{flat} compare(row, column), direction=GE
+  seen = pred[{HEADS},{LENGTH},{LENGTH}] broadcast(sees), dimensions={{1,2}}
+  far = f32[] constant(-1e30)
+  fars = {wide} broadcast(far), dimensions={{}}
+  s = {wide} select(seen, raw, fars)
+  zb = """,
+        )
+        .replace(str(LENGTH), "1300")
+        .replace(str(LENGTH + 1), "1301")
+    )
+
+
+def test_bands_of_masked_scores_with_a_sink_are_run_in_blocks() -> None:
+    """What a sink makes of a band's rows is spread out for these alone, and is in their block."""
+    module = driver.optimize(driver.parse(causal_sink()))
+    entry = module.entry.instructions
+    assert any(i.opcode == "conditional" for i in entry)
+    assert max(leaf.size for i in entry for leaf in i.shape.leaves()) == HEADS * 1300 * 16
+
+
 def test_gradients_pad_with_the_few_columns_zeros() -> None:
     text = (
         sink()

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from hlo.analysis.column_facts import What
 from hlo.analysis.score_region import Roles, region_around
-from hlo.analysis.skipped_columns import Span, What, skipped
+from hlo.analysis.skipped_columns import Span, skipped
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.large_values import mask_skipping
@@ -257,3 +258,116 @@ def test_numbers_stand_in_the_branch_of_all_scores() -> None:
     (conditional,) = conditionals(skipping(causal(2, LENGTH)))
     _, given = conditional.operands[1:]
     assert all(shape.dims for shape in given.shape.elements)
+
+
+def added(low: str, *, form: str = "select") -> str:
+    """The causal program whose mask is added: a number where nothing is seen, else zero."""
+    wide, flat = f"f32[1,{LENGTH},{LENGTH}]", f"f32[{LENGTH},{LENGTH}]"
+    bias = {
+        "select": f"bias = {flat} select(hp, nones, outf)",
+        "times": f"""one = f32[] constant(1)
+  ones = {flat} broadcast(one), dimensions={{}}
+  seen = {flat} convert(hp)
+  hidden = {flat} subtract(ones, seen)
+  bias = {flat} multiply(hidden, outf)""",
+    }[form]
+    lines = f"""none = f32[] constant(0)
+  nones = {flat} broadcast(none), dimensions={{}}
+  outf = {flat} broadcast(out), dimensions={{}}
+  {bias}
+  bb = {wide} broadcast(bias), dimensions={{1,2}}
+  s = {wide} add(masked, bb)"""
+    text = causal(1, LENGTH).replace(f"s = {wide} select(h, masked, outs)", lines)
+    if low == "given":
+        return text.replace("out = f32[] constant(-inf)", "out = f32[] parameter(4)")
+    return seen_by(text, low)
+
+
+@pytest.mark.parametrize(
+    ("low", "form"),
+    [
+        ("-inf", "select"),
+        ("-3.4e38", "select"),
+        ("-1e9", "select"),
+        ("-1e9", "times"),
+        ("-1e5", "times"),
+        ("given", "select"),
+    ],
+)
+def test_masks_that_are_added(low: str, form: str) -> None:
+    module = skipping(added(low, form=form))
+    assert len(conditionals(module)) == 1
+    assert widths(module) == [276, 552, 828, 1100]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        added("-1e3"),  # scores may be as large
+        added("1e9"),
+        added("nan"),
+        added("given", form="times"),  # chosen for nothing: any factor
+        added("-1e9").replace("nones, outf", "outf, outf"),
+    ],
+    ids=["little", "high", "nan", "a factor", "everywhere"],
+)
+def test_what_is_added_may_be_no_mask(text: str) -> None:
+    assert not mask_skipping(driver.optimize(driver.parse(text), "simplify"))
+
+
+@pytest.mark.parametrize("low", ["-inf", "-3.4e38", "-1e9", "-1e5", "given"])
+@pytest.mark.parametrize(
+    ("place", "value", "held"),
+    [
+        (None, 0.0, True),
+        ((1, 0, 1000, 3), INF, False),  # inf - inf: NaN, seen by rows that do not see the key
+        ((1, 0, 1000, 3), np.nan, False),
+        ((1, 0, 1000, 3), 1e30, False),  # as large as some of the numbers
+        ((0, 0, 3, 3), -INF, False),
+        ((0, 0, 3, 3), 1e-42, True),
+        ((3, 3, 1000), INF, False),  # another bias, where nothing is seen
+    ],
+    ids=["ordinary", "inf", "nan", "large", "query", "subnormal", "bias"],
+)
+def test_results_with_masks_that_are_added(
+    low: str, place: tuple[int, ...] | None, value: float, *, held: bool
+) -> None:
+    text = added(low)
+    arrays = inputs(text)
+    if low == "given":
+        arrays[4] = np.float32(-np.inf)
+    if place is not None:
+        arrays[place[0]][place[1:]] = value
+    assert holds(text, arrays) == held
+    expected, found = whole_and_skipped(text, arrays)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5, atol=5e-6)
+
+
+@pytest.mark.parametrize("number", [0.0, 5.0, -1e9, np.nan, INF])
+def test_a_number_that_is_given_may_be_no_mask(number: float) -> None:
+    text = added("given")
+    arrays = inputs(text)
+    arrays[4] = np.float32(number)
+    assert not holds(text, arrays)
+    expected, found = whole_and_skipped(text, arrays)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5, atol=5e-6)
+
+
+def test_numbers_are_those_of_the_narrower_type() -> None:
+    """-1e9 is -998244352 in bf16, which a row that sees nothing has for its maximum."""
+    wide = f"[1,{LENGTH},{LENGTH}]"
+    text = seen_by(causal(1, LENGTH), "-1e9").replace("\n  s = f32", "\n  sf = f32", 1)
+    text = text.replace("  low = f32[]", f"  s = bf16{wide} convert(sf)\n  low = f32[]", 1)
+    before, after = text.split("  low = f32[]", 1)
+    text = before.replace("a = f32[]", "a = bf16[]").replace("b = f32[]", "b = bf16[]")
+    text = text.replace("r = f32[]", "r = bf16[]") + "  low = bf16[]"
+    text += after.replace("f32", "bf16").replace("dot(p, v)", "dot(p, w)")
+    text = text.replace(
+        "v = f32[1,1100,16] parameter(2)",
+        """v = f32[1,1100,16] parameter(2)
+  w = bf16[1,1100,16] convert(v)""",
+    )
+    arrays = inputs(text)
+    arrays[3][0] = np.float32(-1e9)
+    assert len(conditionals(skipping(text))) == 1
+    assert not holds(text, arrays)

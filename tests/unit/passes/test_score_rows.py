@@ -148,3 +148,74 @@ def test_what_leads_from_rows_to_rows_keeps_the_order_of_the_program() -> None:
     assert found is not None
     between = [m.name for m in found.members if m.opcode == "tanh"]
     assert between == [f"t{n + 1}" for n in range(12)]
+
+
+def looking_up(element: str = "f32", start: str = "0", order: str = "rows") -> str:
+    """The program where scores' gradients are added up in a table by distance, as those of relative
+    keys are.
+    """
+    sides = "lhs_batch_dims={1}, lhs_contracting_dims={0}, rhs_batch_dims={1}"
+    updates = f"of_rows = {element}[24,40,8] dot(ds, q), {sides}, rhs_contracting_dims={{0}}"
+    dims, at = "24,40", (0, 1)
+    if order != "rows":
+        updates += f"\n  turned = {element}[40,24,8] transpose(of_rows), dimensions={{1,0,2}}"
+        dims, at = "40,24", (1, 0)
+    last = "turned" if order != "rows" else "of_rows"
+    table = f"""zero.1 = {element}[] constant({start})
+  table = {element}[5,8] broadcast(zero.1), dimensions={{}}
+  ri = s32[{dims}] iota(), iota_dimension={at[0]}
+  ci = s32[{dims}] iota(), iota_dimension={at[1]}
+  apart = s32[{dims}] subtract(ci, ri)
+  least = s32[] constant(-2)
+  most = s32[] constant(2)
+  leasts = s32[{dims}] broadcast(least), dimensions={{}}
+  mosts = s32[{dims}] broadcast(most), dimensions={{}}
+  near = s32[{dims}] clamp(leasts, apart, mosts)
+  places = s32[{dims}] add(near, mosts)
+  {updates}
+  sums = {element}[5,8] scatter(table, places, {last}), update_window_dims={{2}},
+    inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=2,
+    to_apply=add_of
+  ROOT"""
+    text = talking(element).replace("ROOT r = (", f"{table} r = ({element}[5,8], ")
+    return text.replace("tuple(o, dv", "tuple(sums, o, dv")
+
+
+@pytest.mark.parametrize(("element", "bound"), [("f32", 1e-5), ("bf16", 1e-2)])
+def test_gradients_are_added_up_in_a_table(element: str, bound: float) -> None:
+    """Those of narrow floats are rounded once, as a scatter's are."""
+    text = looking_up(element)
+    if element == "bf16":  # sums of narrow floats one after the other are their own
+        text = text.replace("(ds, zero)", "(v.1, zero)").replace(
+            "  column =", "  v.1 = bf16[3,8,40] transpose(v), dimensions={0,2,1}\n  column ="
+        )
+    module = looped(text)
+    assert not any(i.opcode == "scatter" for i in module.entry.instructions)
+    (scatter,) = (i for c in module.computations for i in c.instructions if i.opcode == "scatter")
+    assert scatter.shape.dtype.name == "f32"
+    given = inputs(module)
+    want = np.asarray(hlo.evaluate(hlo.parse(text), *given)[0], np.float64)
+    for found in (hlo.evaluate(module, *given), hlo.compile(module)(*given)):
+        other = np.asarray(found[0], np.float64)
+        assert np.abs(other - want).max() <= bound * np.abs(want).max()
+
+
+def test_tables_by_columns_are_added_up_by_columns() -> None:
+    """Parts are of what comes first, so that all that is added for one comes before the next."""
+    text = looking_up(order="columns")
+    module = looped(text)
+    given = inputs(module)
+    whole, parts = (np.asarray(hlo.compile(m)(*given)[0]) for m in (hlo.parse(text), module))
+    assert np.abs(parts - whole).max() <= 1e-5 * np.abs(whole).max()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        looking_up(start="1"),
+        looking_up().replace("ROOT r = f32[] add(a, b)", "ROOT r = f32[] maximum(a, b)"),
+    ],
+    ids=["from ones", "maxima"],
+)
+def test_other_tables_are_made_at_once(text: str) -> None:
+    assert not score_rows.loop_over_rows(hlo.parse(text))
