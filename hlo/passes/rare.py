@@ -58,10 +58,14 @@ def _position_pass(name: str) -> Pass | None:
             from hlo.passes.conditional_to_select import conditional_to_select as found
         case "factor-slicing":
             from hlo.passes.factor_slicing import factor_slicing as found
+        case "gather-operand-transposer":
+            from hlo.passes.gather_operand_transposer import gather_operand_transposer as found
         case "narrow-scatter-rewriter":
             from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter as found
         case "scatter-splitting":
             from hlo.passes.scatter_splitting import scatter_splitting as found
+        case "sort-operand-transposer":
+            from hlo.passes.sort_operand_transposer import sort_operand_transposer as found
         case "simplify-conditional":
             from hlo.passes.simplify_conditional import simplify_conditional as found
         case _:
