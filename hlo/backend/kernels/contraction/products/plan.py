@@ -54,6 +54,7 @@ LARGE_RESULT_BYTES = COMMON.second_cache.bytes // 4  # Of less, no page is far.
 LEAST_SHALLOW_PANELS = 32  # Of columns, for each unit: its parts of rows are pages.
 SHALLOW_BYTES = 1 << 14  # A unit's part of such a result, at least.
 # Bytes of rhs that a depth-first plan packs at a time.
+LEAST_BLOCK = 16  # Terms of a block of sums: to add up those of shorter ones takes longer.
 BLOCK_BYTES = COMMON.second_cache.bytes // 4
 DEPTH_FIRST_ROWS = 128
 LEAST_RUN = 4  # From so many neighbouring depths on rows are copied as they are.
@@ -184,16 +185,21 @@ class ProductPlan(Struct, frozen=True):
         """Steps of a block: a complex one is a term of each part twice, and so much work that
         blocks cost it little: those as long as makes the errors in them and of their sum alike.
 
-        Tiles of one vector wait for what they load: shorter blocks cost them nothing, and a loop
-        that would be one of these becomes two.
+        Tiles of one vector wait for what they load: shorter blocks cost them little, and short
+        depths have some as long as makes the errors in them and of their sum about alike (2.5 times
+        smaller for depths of 64; 1.0 to 1.04 of the time).
         """
         block = BLOCK // self.ring.terms
+        counts = self._tile_counts
+        terms = math.prod(counts)
         if self.ring.parts > 1:
-            block = min(block, 1 << (3 * math.isqrt(math.prod(self._tile_counts))).bit_length())
+            block = min(block, 1 << (3 * math.isqrt(terms)).bit_length())
         if self.vectors > 1:
             return block
-        is_short = len(self._tile_counts) == 1 and self._tile_counts[0] <= block // 2
-        return block // 4 if is_short else block // 2
+        if terms > BLOCK or self.ring.terms > 1:
+            is_short = len(counts) == 1 and terms <= block // 2
+            return block // 4 if is_short else block // 2
+        return min(block // 4, max(LEAST_BLOCK, 2 * math.isqrt(terms)))
 
 
 def planned(c: Contraction, ring: Ring) -> ProductPlan:
