@@ -27,6 +27,7 @@ from hlo.passes.liveness import replaceable
 from hlo.passes.patterns.matching import has_one_user, is_plain
 
 LEAST_LANES = 8  # Elements that are read side by side.
+LEAST_PLACES = 16  # Runs of such: a column that is picked is read as fast where it lies.
 MOST_TURNED = 2  # Elements for each that is read.
 _MOST_FOLLOWED = 16  # Instructions behind a gather.
 
@@ -54,7 +55,10 @@ def _turned(gather: Instruction) -> Ints | None:
     if MOST_TURNED * gather.shape.size < x.shape.size:
         return None
     inner = _innermost(gather)
-    if prod(x.shape.dims[d] for d in inner) < LEAST_LANES or step_of(x, inner[-1]) == 1:
+    lanes = prod(x.shape.dims[d] for d in inner)
+    if lanes < LEAST_LANES or gather.shape.size < LEAST_PLACES * lanes:
+        return None
+    if step_of(x, inner[-1]) == 1:
         return None
     return (*(d for d in range(x.shape.rank) if d not in inner), *inner)
 

@@ -27,7 +27,12 @@ from hlo.backend.kernels.contraction.problem.axes import (
     only,
 )
 from hlo.backend.kernels.contraction.problem.ring import Ring, is_plain
-from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK, Cut, chain_of, cut_of
+from hlo.backend.kernels.contraction.problem.sum_blocks import (
+    Cut,
+    block_of_tiles,
+    chain_of,
+    cut_of,
+)
 from hlo.backend.kernels.contraction.products.depth_blocks import (
     DEPTH_BLOCK,
     DEPTH_WHOLE,
@@ -54,7 +59,6 @@ LARGE_RESULT_BYTES = COMMON.second_cache.bytes // 4  # Of less, no page is far.
 LEAST_SHALLOW_PANELS = 32  # Of columns, for each unit: its parts of rows are pages.
 SHALLOW_BYTES = 1 << 14  # A unit's part of such a result, at least.
 # Bytes of rhs that a depth-first plan packs at a time.
-LEAST_BLOCK = 16  # Terms of a block of sums: to add up those of shorter ones takes longer.
 BLOCK_BYTES = COMMON.second_cache.bytes // 4
 DEPTH_FIRST_ROWS = 128
 LEAST_RUN = 4  # From so many neighbouring depths on rows are copied as they are.
@@ -168,9 +172,11 @@ class ProductPlan(Struct, frozen=True):
     @property
     def cut(self) -> Cut | None:
         """Where those loops are cut into blocks of sums."""
-        if not self.ring.rounds or (cut := cut_of(self._tile_counts, self._block)) is None:
+        counts, ring = self._tile_counts, self.ring
+        block = block_of_tiles(counts, (ring.terms, ring.parts), is_narrow=self.vectors == 1)
+        if not ring.rounds or (cut := cut_of(counts, block)) is None:
             return None
-        return cut.nested(self._tile_counts) if self.contraction.is_diagonal else cut
+        return cut.nested(counts) if self.contraction.is_diagonal else cut
 
     @property
     def sums(self) -> Sums:
@@ -179,27 +185,6 @@ class ProductPlan(Struct, frozen=True):
         order = "depth first" if self.depth_first else "depth blocks"
         chain = self.ring.terms * chain_of(self._tile_counts, self.cut) + self.depth_blocks
         return Sums(f"{name}, {order}" if self.depth_blocks > 1 else name, chain)
-
-    @property
-    def _block(self) -> int:
-        """Steps of a block: a complex one is a term of each part twice, and so much work that
-        blocks cost it little: those as long as makes the errors in them and of their sum alike.
-
-        Tiles of one vector wait for what they load: shorter blocks cost them little, and short
-        depths have some as long as makes the errors in them and of their sum about alike (2.5 times
-        smaller for depths of 64; 1.0 to 1.04 of the time).
-        """
-        block = BLOCK // self.ring.terms
-        counts = self._tile_counts
-        terms = math.prod(counts)
-        if self.ring.parts > 1:
-            block = min(block, 1 << (3 * math.isqrt(terms)).bit_length())
-        if self.vectors > 1:
-            return block
-        if terms > BLOCK or self.ring.terms > 1:
-            is_short = len(counts) == 1 and terms <= block // 2
-            return block // 4 if is_short else block // 2
-        return min(block // 4, max(LEAST_BLOCK, 2 * math.isqrt(terms)))
 
 
 def planned(c: Contraction, ring: Ring) -> ProductPlan:
