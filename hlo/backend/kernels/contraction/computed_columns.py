@@ -8,7 +8,7 @@ from __future__ import annotations
 from hlo.backend.kernels.contraction.matrix_units.amx import tile_plan
 from hlo.backend.kernels.contraction.problem.axes import Contraction
 from hlo.backend.kernels.contraction.problem.ring import Ring
-from hlo.backend.kernels.contraction.products.plan import planned
+from hlo.backend.kernels.contraction.products.planning import planned
 from hlo.backend.kernels.contraction.words.words import has_words
 
 

@@ -67,9 +67,8 @@ from hlo.backend.kernels.contraction.products.mirror import (
     upper_half,
 )
 from hlo.backend.kernels.contraction.products.nest import product_schedule
-from hlo.backend.kernels.contraction.products.plan import (
-    ProductPlan,
-    Reading,
+from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
+from hlo.backend.kernels.contraction.products.planning import (
     packed_ahead,
     planned,
     planned_small,

@@ -8,16 +8,20 @@ each k is whole vectors); what lies beyond the last index is never used.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from hlo.backend.ir.arithmetic import times
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.problem.axes import Joined
 from hlo.backend.kernels.contraction.problem.places import Place
-from hlo.backend.kernels.contraction.problem.ring import Ring
+from hlo.backend.kernels.contraction.problem.ring import Parts, Ring
 from hlo.ir.dtype import DType
 
 Strides = tuple[tuple[int, int], ...]  # (size, stride in elements), outermost first
+Fetch = Callable[[Value], Parts]  # A vector of the free set, of the address of a depth's index 0.
+MOST_AT_ONCE = 16  # Depths that are written out one after the other.
 
 
 class Source(Struct, frozen=True):
@@ -48,6 +52,17 @@ class Source(Struct, frozen=True):
     @property
     def depth_size(self) -> int:
         return _product(self.depth)
+
+    @property
+    def size(self) -> int:
+        """Numbers of all panels."""
+        return self.free_size * self.depth_size
+
+    @property
+    def memory_bytes(self) -> int:
+        """From the first element to the last: windows that overlap share memory."""
+        steps = sum((size - 1) * abs(stride) for size, stride in (*self.free, *self.depth))
+        return (1 + steps) * self.dtype.item_bytes
 
     @property
     def is_free_contiguous(self) -> bool:
@@ -169,10 +184,23 @@ class Packing(Struct, frozen=True):
         return free[-1][0] % lanes == 0 and panels.step % lanes == 0
 
     @property
+    def depth_rounds(self) -> tuple[Strides, Strides]:
+        """Depth as rounds of neighbours whose distances are known: the innermost axes, as a
+        window's are, of which a part of depth is whole rounds; and the axes that are left.
+        """
+        depth, inner = self.source.depth, len(self.source.depth)
+        count = 1
+        while inner and (count := count * depth[inner - 1][0]) <= MOST_AT_ONCE:
+            if self.panel_depth % count:
+                break
+            inner -= 1
+        return depth[:inner], depth[inner:]
+
+    @property
     def is_far(self) -> bool:
         """Whether most of the factor comes from beyond the second-level cache."""
         source = self.source
-        size = source.free_size * source.depth_size * source.number_bytes
+        size = source.size * source.number_bytes
         return size >= self.ring.target.machine.second_cache.bytes
 
     @property

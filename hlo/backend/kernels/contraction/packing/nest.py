@@ -18,6 +18,7 @@ from hlo.backend.kernels.contraction.packing.copies import (
 from hlo.backend.kernels.contraction.packing.form import Packing
 from hlo.backend.kernels.contraction.packing.joining import bytes_ahead
 from hlo.backend.kernels.contraction.packing.panels import shares
+from hlo.backend.kernels.contraction.packing.runs import offsets_of, runs_ahead, runs_met
 from hlo.backend.kernels.contraction.packing.strided import stretch_of
 from hlo.backend.kernels.contraction.problem.axes import Axes, extent
 from hlo.backend.kernels.contraction.problem.nests import DEPTH, FREE
@@ -54,7 +55,9 @@ def packing_nodes(packing: Packing, side: str, source: str, share: Share) -> Nod
         return made.rows()
     if is_along(packing):
         return made.chunks()
-    is_free = packing.source.is_free_contiguous or packing.is_in_vectors
+    is_free = packing.source.is_free_contiguous or (
+        packing.is_in_vectors and packing.source.is_made
+    )
     if is_free and not is_across(packing):
         return made.depths()
     return made.vectors()
@@ -113,6 +116,12 @@ class _Packing:
         asked = (Prefetch(self.source, ahead),) if ahead else ()
         return (*asked, *self._fill("rows of"))
 
+    def _asked(self) -> Nodes:
+        """What a vector some panels ahead reads, asked for."""
+        panels, dtype = self.packing.panels, self.packing.source.dtype
+        ahead = runs_ahead(self.packing) * panels.step * dtype.item_bytes
+        return (Prefetch(self.source, ahead),) if ahead else ()
+
     def depths(self) -> Nodes:
         """One row of memory for all panels, or as many as a word has elements."""
         joined, ahead = self.packing.source.joined, bytes_ahead(self.packing)
@@ -150,14 +159,19 @@ class _Packing:
         return Loop(axis, self._fill(way))
 
     def vectors(self) -> Nodes:
-        """A vector of a panel after the other: squares along depth, stretches or gathers."""
+        """A vector of a panel after the other: runs, stretches, squares along depth or gathers."""
         packing, share = self.packing, self.share
-        if not is_across(packing) and not packing.is_turned:
+        is_in_runs = runs_met(packing) > 0
+        if is_in_runs or not (is_across(packing) or packing.is_turned):
             ways = ["gathered from"]
             if stretch_of(packing) is not None:
                 ways = ["lanes picked from", "lanes of two runs picked from"]
                 ways = ways[: len(packing.source.free)]
-            depths = tuple(Loop(self._depths(), self._fill(way)) for way in ways)
+            elif is_in_runs:
+                ways = ["runs of", "lanes of several runs of"][: 1 + (not packing.is_in_vectors)]
+            asked = self._asked()
+            step = len(offsets_of(packing.depth_rounds[1]))
+            depths = tuple(Loop(self._depths(step), (*asked, *self._fill(way))) for way in ways)
             return (Loop(self._vectors(), depths),)
         way, square = "squares turned in registers, of", packing.square
         run = packing.source.depth[-1][0]

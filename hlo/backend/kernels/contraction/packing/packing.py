@@ -2,8 +2,9 @@
 
     memory, any strides --> the packing's form
 
-Four ways to read: along the free set where it is contiguous, along depth as it lies or with a
-transpose in registers, by gathers.
+Ways to read: along the free set where it is contiguous, along depth as it lies or with a transpose
+in registers, and a vector of the free set after the other: by the runs that it meets, out of the
+stretch that holds its lanes, by gathers.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from collections.abc import Callable
 
 from hlo.backend.ir.arithmetic import add, advanced, divided, split_index, strided, times
 from hlo.backend.ir.control import loop, looped, void, when, when_rest
-from hlo.backend.ir.values import counted, every_lane
+from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.packing.form import Packing, PanelRange
+from hlo.backend.kernels.contraction.packing.form import Fetch, Packing, PanelRange
 from hlo.backend.kernels.contraction.packing.joining import (
     ask_ahead,
     rows_of_words,
     tell_of_words,
     word_of,
 )
-from hlo.backend.kernels.contraction.packing.strided import stretch_of, vector_at
+from hlo.backend.kernels.contraction.packing.runs import Ahead, RunsVector, offsets_of, runs_met
+from hlo.backend.kernels.contraction.packing.strided import StretchVector, stretch_of
 from hlo.backend.kernels.contraction.problem.places import (
     Place,
     Run,
@@ -47,12 +49,12 @@ def pack(w: Writer, packing: Packing, block: PanelRange) -> None:
     source = packing.source
     if packing.by_rows:
         _pack_rows(w, packing, block)
-    elif source.is_free_contiguous or packing.is_in_vectors:
+    elif source.is_free_contiguous or (packing.is_in_vectors and source.is_made):
         _pack_along_free(w, packing, block)
-    elif packing.is_turned:
+    elif packing.is_turned and not runs_met(packing):
         _pack_transposed(w, packing, block)
     else:
-        _pack_gathered(w, packing, block)
+        _pack_vectors(w, packing, block)
 
 
 def _pack_along_free(w: Writer, packing: Packing, block: PanelRange) -> None:
@@ -287,77 +289,83 @@ def _pack_square(
         put(w, packing, tuple(column[i] for column in columns), at)
 
 
-# -- by gathers --------------------------------------------------------------------------------
+# -- vector by vector of the free set ----------------------------------------------------------
 
 
-def _pack_gathered(w: Writer, packing: Packing, block: PanelRange) -> None:
-    """for panel: for vector: for k: one gather, or two loads where runs are as long as a vector, or
-    those of the stretch that holds neighbours a few elements apart.
+def _pack_vectors(w: Writer, packing: Packing, block: PanelRange) -> None:
+    """for panel: for vector: for some depths: what holds its lanes (runs.py, strided.py), or one
+    gather.
     """
-    ring, source, found = packing.ring, packing.source, stretch_of(packing)
+    several = len(packing.source.free) > 1
 
     def at_vector(start: Value, target: Value) -> None:
-        if found is None:
-            depths(_fetcher(w, packing, start), target)
-            return
-        vector = vector_at(w, packing, found, start)
-        if len(source.free) == 1:  # masks of one run take no longer
-            depths(vector.parted(w), target)
-            return
-        when(
-            w,
-            vector.is_whole(w),
-            lambda: depths(vector.whole(w), target),
-            lambda: depths(vector.parted(w), target),
-        )
+        def depths(fetch: Fetch) -> None:
+            _each_depth(w, packing, block, target, start, fetch)
 
-    def depths(fetch: Callable[[Value], Parts], target: Value) -> None:
-        def at_depth(j: Value, _: list[Value]) -> list[Value]:
-            k = add(w, block.depth_begin, j)
-            memory = address_of(block.source)
-            base = element_address(w, memory, strided(w, k, source.depth), source.dtype)
-            to = advanced(w, target, times(w, k, packing.k_step), ring.scalar)
-            put(w, packing, fetch(base), to)
-            return []
-
-        loop(w, block.depth_size, [], at_depth)
+        if (vector := _vector_at(w, packing, start)) is None:
+            depths(_gathered_at(w, packing, start))
+        elif not several:  # masks of one run take no longer
+            depths(vector.parted(w))
+        elif packing.is_in_vectors:
+            depths(vector.whole(w))
+        else:
+            when(
+                w,
+                vector.is_whole(w),
+                lambda: depths(vector.whole(w)),
+                lambda: depths(vector.parted(w)),
+            )
 
     each_vector(w, packing, block, at_vector)
 
 
-def _fetcher(w: Writer, packing: Packing, start: Value) -> Callable[[Value], Parts]:
-    """A vector of the free set from index `start`, as a function of the address of index 0."""
-    ring, source = packing.ring, packing.source
-    size, stride = source.free[-1]
-    if stride == 1 and size >= ring.lanes:
-        return _two_loads(w, packing, start)
+def _each_depth(
+    w: Writer, packing: Packing, block: PanelRange, target: Value, start: Value, fetch: Fetch
+) -> None:
+    """A vector of the free set at each depth. Neighbouring depths stand one after the other, for to
+    find a depth's place among several axes takes longer than to read there.
+    """
+    source, ring = packing.source, packing.ring
+    outer, inner = packing.depth_rounds
+    offsets = offsets_of(inner)
+    memory, ahead = address_of(block.source), Ahead.of(w, packing, start)
+    first = divided(w, block.depth_begin, len(offsets))
+
+    def at_round(j: Value, _: list[Value]) -> list[Value]:
+        i = add(w, first, j)
+        base = element_address(w, memory, strided(w, i, outer), source.dtype)
+        k = times(w, i, len(offsets) * packing.k_step)
+        to = advanced(w, target, k, ring.scalar)
+        if ahead is not None:
+            ahead.ask(w, base)
+        for n, offset in enumerate(offsets):
+            at = element_address(w, base, w.int(offset), source.dtype)
+            put(w, packing, fetch(at), advanced(w, to, n * packing.k_step, ring.scalar))
+        return []
+
+    loop(w, divided(w, block.depth_size, len(offsets)), [], at_round)
+
+
+def _vector_at(w: Writer, packing: Packing, start: Value) -> RunsVector | StretchVector | None:
+    """The vector of the free set from an index of it on; None where gathers serve."""
+    source, found = packing.source, stretch_of(packing)
+    if found is None and not runs_met(packing):
+        return None
+    run = w.int(source.free[-1][0])
+    within = w.binary("urem", start, run) if len(source.free) > 1 else start
+    left = w.binary("sub", run, within)
+    if packing.panels.exceeds(source.free_size):
+        is_there = w.compare("icmp slt", start, w.int(source.free_size))
+        left = w.select(is_there, left, w.int(0))
+    if found is None:
+        return RunsVector(packing, start, left)
+    return StretchVector(packing, found, start, left)
+
+
+def _gathered_at(w: Writer, packing: Packing, start: Value) -> Fetch:
+    ring, dtype = packing.ring, packing.source.dtype
     offsets = _clamped_offsets(w, packing, start)
-    return lambda base: gathered(w, ring, source.dtype, base, offsets)
-
-
-def _two_loads(w: Writer, packing: Packing, start: Value) -> Callable[[Value], Parts]:
-    """A vector meets the end of a run at most once: what follows comes by a second load."""
-    ring, source = packing.ring, packing.source
-    lanes, run = ring.lanes, source.free[-1][0]
-    left = w.binary("sub", w.int(run), w.binary("urem", start, w.int(run)))
-    first = strided(w, start, source.free)
-    last = w.int(source.free_size - 1)
-    following = w.intrinsic("llvm.umin", "i64", w.binary("add", start, left), last)
-    second = w.binary("sub", strided(w, following, source.free), left)
-    here = w.compare("icmp ult", counted("i64", lanes), w.splat(left, lanes))
-    valid = below(w, start, source.free_size, lanes)
-    ones = every_lane(lanes)
-    there = w.binary("and", valid, w.binary("xor", here, ones))
-    here = w.binary("and", valid, here)
-
-    def fetch(base: Value) -> Parts:
-        near = element_address(w, base, first, source.dtype)
-        far = element_address(w, base, second, source.dtype)
-        a = loaded(w, ring, source.dtype, near, lanes, here)
-        b = loaded(w, ring, source.dtype, far, lanes, there)
-        return tuple(w.select(here, x, y) for x, y in zip(a, b, strict=True))
-
-    return fetch
+    return lambda base: gathered(w, ring, dtype, base, offsets)
 
 
 def _clamped_offsets(w: Writer, packing: Packing, start: Value) -> Value:

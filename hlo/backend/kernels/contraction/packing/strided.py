@@ -10,20 +10,16 @@ touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from msgspec import Struct
 
 from hlo.backend.ir.arithmetic import strided, times
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer, vector_of
-from hlo.backend.kernels.contraction.packing.form import Packing
+from hlo.backend.kernels.contraction.packing.form import Fetch, Packing
 from hlo.backend.kernels.contraction.problem.ring import Parts, converted, element_address
 from hlo.backend.lanes import masked
 from hlo.backend.lanes.strided import Stretch, picked, stretch
 from hlo.backend.lanes.types import storage_scalar
-
-Fetch = Callable[[Value], Parts]
 
 
 def stretch_of(packing: Packing) -> Stretch | None:
@@ -42,7 +38,7 @@ def stretch_of(packing: Packing) -> Stretch | None:
     return stretch(step, ring.lanes, item_bytes, target.vector_bytes, shuffles=shuffles)
 
 
-class Vector(Struct, frozen=True):
+class StretchVector(Struct, frozen=True):
     """A vector of the free set that begins at index `start`, `left` before the end of its run; 0
     where it begins behind the set, so that nobody reads it.
     """
@@ -122,14 +118,3 @@ class Vector(Struct, frozen=True):
         """The ring's numbers."""
         raw = picked(w, chunks, self.stretch)
         return converted(w, self.packing.ring, self.packing.source.dtype, (raw,))
-
-
-def vector_at(w: Writer, packing: Packing, found: Stretch, start: Value) -> Vector:
-    """The vector of the free set from an index of it on."""
-    run = w.int(packing.source.free[-1][0])
-    within = w.binary("urem", start, run) if len(packing.source.free) > 1 else start
-    left = w.binary("sub", run, within)
-    if packing.panels.exceeds(packing.source.free_size):
-        is_there = w.compare("icmp slt", start, w.int(packing.source.free_size))
-        left = w.select(is_there, left, w.int(0))
-    return Vector(packing, found, start, left)

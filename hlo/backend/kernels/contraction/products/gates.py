@@ -13,13 +13,8 @@ from msgspec.structs import replace
 from hlo.backend.kernels.contraction.packing.form import Panels
 from hlo.backend.kernels.contraction.problem.axes import Axis, Contraction
 from hlo.backend.kernels.contraction.problem.ring import Ring
-from hlo.backend.kernels.contraction.products.plan import (
-    SECOND_FLOPS,
-    UNIT_FLOPS,
-    UNITS,
-    ProductPlan,
-    Reading,
-)
+from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
+from hlo.backend.kernels.contraction.products.planning import SECOND_FLOPS, UNIT_FLOPS, UNITS
 
 UNIT_BYTES = 128 << 10  # Columns of so many bytes are worth a unit.
 

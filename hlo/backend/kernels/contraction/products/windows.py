@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hlo.backend.kernels.contraction.problem.axes import Axis, Contraction, merged, only
 from hlo.backend.kernels.contraction.problem.ring import Ring, is_plain
-from hlo.backend.kernels.contraction.products.plan import LEAST_ROWS, WIDE
+from hlo.backend.kernels.contraction.products.planning import LEAST_ROWS, WIDE
 
 
 def in_runs(c: Contraction, ring: Ring) -> Contraction:

@@ -9,6 +9,7 @@ from math import log2
 
 from hlo.backend.ir.kernel import Work
 from hlo.backend.kernels.contraction.packing.form import Packing
+from hlo.backend.kernels.contraction.packing.runs import runs_met
 from hlo.backend.kernels.contraction.packing.strided import stretch_of
 from hlo.backend.kernels.contraction.problem.axes import Axes, extent
 from hlo.backend.kernels.contraction.problem.ring import Ring
@@ -59,9 +60,10 @@ def _packing(packing: Packing, batch: Axes, times: int = 1) -> tuple[float, floa
     so on of each; elements that are no runs are gathered one by one.
     """
     source, ring = packing.source, packing.ring
-    elements = float(times * source.free_size * source.depth_size * extent(batch))
+    elements = float(times * source.size * extent(batch))
     vectors = elements * ring.parts / ring.lanes
-    if source.is_free_contiguous or packing.by_rows or stretch_of(packing):
+    is_read = source.is_free_contiguous or packing.by_rows or runs_met(packing)
+    if is_read or stretch_of(packing):
         instructions = COPIED * vectors
     elif source.is_depth_contiguous:
         instructions = (COPIED + log2(ring.lanes)) * vectors

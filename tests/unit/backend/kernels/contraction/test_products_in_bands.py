@@ -17,7 +17,7 @@ from hlo.backend.kernels.contraction.problem.axes import Bands, dot_contraction,
 from hlo.backend.kernels.contraction.problem.ring import ring_of
 from hlo.backend.kernels.contraction.products.limits import share_of
 from hlo.backend.kernels.contraction.products.mirror import UPPER, upper_half
-from hlo.backend.kernels.contraction.products.plan import planned
+from hlo.backend.kernels.contraction.products.planning import planned
 from hlo.backend.kernels.contraction.products.zero_look import bands_of_zeros
 from hlo.ir.instruction import Instruction
 from hlo.machine import NAMED

@@ -7,7 +7,8 @@ import hlo
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.problem.ring import ring_of
-from hlo.backend.kernels.contraction.products.plan import Reading, planned
+from hlo.backend.kernels.contraction.products.plan import Reading
+from hlo.backend.kernels.contraction.products.planning import planned
 from hlo.machine import NAMED
 
 

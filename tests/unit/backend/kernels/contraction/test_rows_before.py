@@ -13,7 +13,8 @@ from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.contraction.convolutions.convolution import convolution_contraction
 from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.problem.ring import ring_of
-from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading, planned
+from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
+from hlo.backend.kernels.contraction.products.planning import planned
 from hlo.backend.kernels.contraction.products.rows_before import with_rows_before
 from hlo.ir.instruction import Instruction
 from hlo.machine import NAMED, Machine

@@ -1,4 +1,6 @@
-"""Columns whose neighbours lie a few elements apart are picked from the stretch that holds them."""
+"""Columns that are packed a vector after the other: by the runs of neighbours that it meets, or
+picked from the stretch of memory that holds its lanes.
+"""
 
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from tests.support.command import call
 def program(positions: str, window: str, results: str, dtype: str = "f32") -> str:
     """Five features of a picture to 33, features before positions."""
     sizes = window.split()[0].removeprefix("size=").replace("x", ",")
-    spatial = "01"[: positions.count(",") + 1]
+    spatial = "012"[: positions.count(",") + 1]
     return f"""HloModule m
     ENTRY e {{ x = {dtype}[2,5,{positions}] parameter(0)
       w = {dtype}[33,5,{sizes}] parameter(1)
@@ -30,6 +32,15 @@ STRIDED = {
     "runs": ("12,57", "size=1x3 stride=2x2", "6,28"),
     "runs of a vector and one more": ("7,35", "size=1x2 stride=1x2", "7,17"),
     "padded": ("9,47", "size=3x3 stride=2x2 pad=1_1x1_1", "5,24"),
+}
+RUNS = {
+    "rows longer than a vector": ("9,37", "size=3x3", "7,35"),
+    "rows of whole vectors": ("9,66", "size=2x3", "8,64"),
+    "rows shorter than a vector": ("9,9", "size=3x3", "7,7"),
+    "padded": ("8,8", "size=3x3 pad=1_1x1_1", "8,8"),
+    "a window of many places": ("12,30", "size=5x7 pad=2_2x3_3", "12,30"),
+    "a reversed window": ("9,21", "size=3x5 rhs_reversal=1x1", "7,17"),
+    "three dimensions": ("5,6,11", "size=2x2x3", "4,5,9"),
 }
 OTHERS = {
     "neighbours": ("101", "size=3", "99"),
@@ -59,17 +70,44 @@ def test_other_neighbours_are_not(name: str, tmp_path: Path) -> None:
     assert "picked" not in loops(program(*OTHERS[name]), "znver4", tmp_path)
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_runs_are_loaded(name: str, tmp_path: Path) -> None:
+    text = loops(program(*RUNS[name]), "znver4", tmp_path)
+    assert "rhs = runs of" in text
+    assert "rhs = gathered" not in text
+
+
+def test_vectors_of_many_runs_are_gathered(tmp_path: Path) -> None:
+    """Of rows of three columns, sixteen lanes meet six."""
+    text = loops(program("9,5", "size=3x3", "7,3"), "znver4", tmp_path)
+    assert "rhs = gathered" in text
+
+
+def test_memory_is_asked_for_where_it_is_more_than_the_first_cache(tmp_path: Path) -> None:
+    sizes = {"small": ("9,37", "size=3x3", "7,35"), "large": ("90,70", "size=3x3", "88,68")}
+    asked = {n: "ahead" in loops(program(*s), "znver4", tmp_path) for n, s in sizes.items()}
+    assert asked == {"small": False, "large": True}
+
+
+def test_windows_that_share_memory_are_read_where_they_lie(tmp_path: Path) -> None:
+    """Along a row, whose positions follow each other; not where each place is read once."""
+    assert "rhs[" not in loops(program("401", "size=3", "399"), "znver4", tmp_path)
+    assert "rhs[" in loops(
+        program("400", "size=1", "400").replace("5,", "500,"), "znver4", tmp_path
+    )
+
+
 def test_without_masks_each_lane_is_loaded(tmp_path: Path) -> None:
     assert "gathered" in loops(program(*STRIDED["runs"]), "x86-64-v2", tmp_path)
     assert "picked" in loops(program(*STRIDED["runs"]), "x86-64-v3", tmp_path)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "f16", "s32", "s8"])
-@pytest.mark.parametrize("name", STRIDED)
+@pytest.mark.parametrize("name", [*STRIDED, *RUNS])
 @pytest.mark.parametrize("machine", [None, *MACHINES], ids=lambda m: m.name if m else "host")
 def test_results_are_those_of_the_reference(name: str, dtype: str, machine: Machine | None) -> None:
     """Small integers, whose sums are exact; memory ends where forbidden pages begin."""
-    module = hlo.parse(program(*STRIDED[name], dtype))
+    module = hlo.parse(program(*(STRIDED | RUNS)[name], dtype))
     rng = np.random.default_rng(0)
     x, w = (
         rng.integers(-4, 5, p.shape.dims).astype(p.shape.dtype.numpy)
