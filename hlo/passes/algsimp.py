@@ -21,12 +21,16 @@ def _enter(opcode: str) -> None:
         case "convolution":
             from hlo.passes.patterns import contraction, convolution  # noqa: F401
         case "slice":
-            from hlo.passes.patterns import indexing, slicing
+            from hlo.passes.patterns import indexing, ordering, slicing
         case "concatenate" | "pad":
             from hlo.passes.patterns import slicing  # noqa: F401
-        case "dynamic-slice" | "dynamic-update-slice" | "get-dimension-size" | "scatter" | "sort":
-            from hlo.passes.patterns import indexing  # noqa: F401
-        case "custom-call" | "set-dimension-size" | "collective-permute" | "gather":
+        case "dynamic-slice" | "dynamic-update-slice" | "get-dimension-size" | "scatter":
+            from hlo.passes.patterns import indexing
+        case "sort":
+            from hlo.passes.patterns import ordering  # noqa: F401
+        case "gather":
+            from hlo.passes.patterns import indexing, library  # noqa: F401
+        case "custom-call" | "set-dimension-size" | "collective-permute":
             from hlo.passes.patterns import library  # noqa: F401
         case _:
             _enter_elementwise(opcode)
@@ -55,6 +59,7 @@ def all_rules() -> dict[str, Rule]:
         indexing,
         library,
         logic,
+        ordering,
         reduction,
         slicing,
     )

@@ -52,6 +52,7 @@ from hlo.passes.fusion_repeats import (
     picks_few,
     views_memory,
     wasted_lanes,
+    wasted_sums,
     whole_users,
 )
 from hlo.passes.liveness import awaited
@@ -254,7 +255,7 @@ def _count(group: Group, member: Instruction) -> None:
 def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> bool:
     """Whether the producer's elements cost no more inside the group than in a kernel of its own."""
     stays, root = partial(_stays, producer), group.root
-    hindrance = _hindrance(group, producer, max_size)
+    hindrance = _hindrance(group, producer, max_size) or wasted_sums(group, producer, axes)
     if hindrance:
         return stays(hindrance)
     if producer.opcode == "constant":

@@ -200,7 +200,33 @@ def _is_gathered_across(group: Group, producer: Instruction, axes: Axes) -> bool
     if [axis for axis, n in zip(axes, producer.shape.dims, strict=True) if n > 1][-1:] == [last]:
         return False
     slices = zip(ints(producer, "offset_dims"), _kept_dims(producer), strict=True)
-    return any(axes[at] == last and _step(producer.operands[0], d) >= _LANES for at, d in slices)
+    return any(axes[at] == last and step_of(producer.operands[0], d) >= _LANES for at, d in slices)
+
+
+def wasted_sums(group: Group, reduce: Instruction, axes: Axes) -> str:
+    """How lanes of a group would run across what a reduction's terms are gathered from, which was
+    turned so that they run along it (gather-operand-transposer); "" where they do not. Sums that
+    are made in their own order, and turned then, take 0.07 of the time.
+    """
+    root = group.root.shape
+    if reduce.opcode != "reduce" or root.layout is None:
+        return ""
+    last = ("d", next((d for d in root.layout.minor_to_major if root.dims[d] > 1), 0))
+    if [axis for axis, n in zip(axes, reduce.shape.dims, strict=True) if n > 1][-1:] == [last]:
+        return ""
+    seen: dict[Instruction, None] = {}
+    waiting = [reduce.operands[0]]
+    while waiting and len(seen) < _MOST_SEARCHED:
+        top = waiting.pop()
+        if top in seen:
+            continue
+        seen[top] = None
+        x = top.operands[0] if top.opcode == "gather" else top
+        if x is not top and x.opcode == "transpose" and _is_turned_back(x.operands[0]):
+            return "what its terms are gathered from lies as its own lanes run"
+        if top.opcode in _TURNS or is_elementwise(top):
+            waiting += top.operands
+    return ""
 
 
 def _is_sliced_across(transpose: Instruction) -> bool:
@@ -217,7 +243,7 @@ def _is_sliced_across(transpose: Instruction) -> bool:
     if x.size_bytes <= COMMON.first_cache.bytes or sum(u.shape.size for u in users) < x.size:
         return False
     dims = enumerate(transpose.shape.dims)
-    inner = next((d for d, n in dims if n > 1 and _step(transpose, d) == 1), None)
+    inner = next((d for d, n in dims if n > 1 and step_of(transpose, d) == 1), None)
     if inner is None or layout.minor_to_major[0] == inner:
         return False
     return all(u.opcode == "slice" and slice_dims(u.attributes)[inner].stride > 1 for u in users)
@@ -231,10 +257,10 @@ def _kept_dims(gather: Instruction) -> list[int]:
     return [d for d in range(gather.operands[0].shape.rank) if d not in cut]
 
 
-def _step(x: Instruction, d: int) -> int:
-    """How many elements lie between neighbours along a dimension, in the array of which x is a
-    transpose."""
-    while x.opcode == "transpose":
+def step_of(x: Instruction, d: int) -> int:
+    """How many elements lie between neighbours along a dimension, in the array in memory of which x
+    is a transpose."""
+    while x.opcode == "transpose" and not _is_turned_back(x):
         d = ints(x, "dimensions")[d]
         (x,) = x.operands
     if x.shape.layout is None:

@@ -34,6 +34,8 @@ def _arithmetic_pass(name: str) -> Pass | None:
             from hlo.passes.dot_strength_reduction import dot_strength_reduction as found
         case "index-narrower":
             from hlo.passes.index_narrower import index_narrower as found
+        case "one-hot-rewriter":
+            from hlo.passes.one_hot_rewriter import one_hot_rewriter as found
         case "prologue-fusion":
             from hlo.passes.prologue_fusion import prologue_fusion as found
         case "reduction-operand-transposer":
@@ -58,10 +60,14 @@ def _position_pass(name: str) -> Pass | None:
             from hlo.passes.conditional_to_select import conditional_to_select as found
         case "factor-slicing":
             from hlo.passes.factor_slicing import factor_slicing as found
+        case "gather-operand-transposer":
+            from hlo.passes.gather_operand_transposer import gather_operand_transposer as found
         case "narrow-scatter-rewriter":
             from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter as found
         case "scatter-splitting":
             from hlo.passes.scatter_splitting import scatter_splitting as found
+        case "sort-operand-transposer":
+            from hlo.passes.sort_operand_transposer import sort_operand_transposer as found
         case "simplify-conditional":
             from hlo.passes.simplify_conditional import simplify_conditional as found
         case _:

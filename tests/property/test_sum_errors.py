@@ -179,6 +179,13 @@ def test_chains_are_blocks(dot: Dot) -> None:
     assert sums_of(dot.text).chain <= min(parts * dot.k, 512 * parts) + dot.k // 256 + 8
 
 
+def test_chains_of_narrow_products_are_short() -> None:
+    """Tiles of one vector of columns: a block is about twice the root of the depth."""
+    assert [sums_of(Dot(20, 16, k).text).chain for k in (48, 64, 100, 256)] == [
+        20, 21, 26, 41
+    ]  # fmt: skip
+
+
 DIAGONAL = [
     einsum("kb,kb->b", {"b": 40, "k": 20_000}),
     einsum("kb,kb->b", {"b": 9, "k": 99_991}),

@@ -192,7 +192,7 @@ class _Emission(Struct):
         nest.loop(0, self.walk.extents[depth], 1, [], body)
 
     def _blocks(self, outer: list[Expr]) -> None:
-        """BLOCK rows at a time where sums are long, and what is left of them."""
+        """So many rows at a time, where sums are long, and what is left of them."""
         nest, length = self.columns.elemental.nest, self.walk.extents[-1]
         rows, size = self.walk.rows, self.walk.block
         whole = length // rows * rows

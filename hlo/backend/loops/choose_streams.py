@@ -1,6 +1,6 @@
 """Streams: reductions over columns that walk through memory row by row.
 
-    for 256 rows:  partial = e;  for 8 rows:  for columns:  partial = f(partial, tree of 8 elements)
+    for 128 rows:  partial = e;  for 8 rows:  for columns:  partial = f(partial, tree of 8 elements)
                    total = f(total, partial)    sums in twice the digits (carried_sums.py)
 
 Lanes that reduce their own columns read a few vectors of a row and then of the next, a page away:
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from hlo.analysis.reducers import reducer_of
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.nest_schedule import NestSchedule, Streamed, Walk
-from hlo.backend.loops.reductions import BLOCK, reduced_extents
+from hlo.backend.loops.reductions import reduced_extents
 from hlo.backend.loops.schedule import Tail
 from hlo.backend.loops.trace import reduced_index, trace
 from hlo.indexing import affine
@@ -34,6 +34,7 @@ from hlo.machine import COMMON
 # Streams add in another order than other reductions do, so that COMMON's caches decide, not those
 # of the machine that code is made for.
 _ROWS = 8  # Rows side by side: as many streams as a prefetcher follows.
+_BLOCK = 128  # Rows of a partial result: as many sums of _ROWS as a block of others has terms.
 _UNROLL = 2  # Vectors of columns at a time.
 _MEMORY_BYTES = COMMON.last_cache.bytes  # Larger arrays come from memory.
 _NARROW = 8  # Rows of so few vectors are read from end to end anyway.
@@ -83,7 +84,7 @@ def _walk(expression: Expression, group: list[tuple[Instruction, Index]], column
     """How a group of reductions goes through memory."""
     extents = reduced_extents(expression, *group[0]) or (1,)
     reductions = tuple(_streamed(reduce, index, columns) for reduce, index in group)
-    block = BLOCK if any(reduction.accumulators > 1 for reduction in reductions) else 0
+    block = _BLOCK if any(reduction.accumulators > 1 for reduction in reductions) else 0
     return Walk(reductions, extents, min(_ROWS, extents[-1]), block)
 
 
@@ -94,7 +95,7 @@ def _streamed(reduce: Instruction, index: Index, columns: int) -> Streamed:
     reducer, inits = reducer_of(reduce), reduce.operands[len(reduce.operands) // 2 :]
     dtypes = tuple(_kept(z.shape.dtype) for z in inits)
     length = reduce.operands[0].shape.size // prod(result_dims(reduce))
-    is_long = reducer.sums and dtypes[0].is_float and length > BLOCK
+    is_long = reducer.sums and dtypes[0].is_float and length > _BLOCK
     is_one = not reduce.shape.is_tuple  # others are read where their totals lie
     is_carried = is_long and is_one and reducer.opcodes == ("add",)
     return Streamed(reduce, index, dtypes, columns, 1 + is_long + is_carried)

@@ -292,22 +292,21 @@ def blocked_axes(extents: Sequence[int], terms: int = 1) -> tuple[Axis, ...]:
     additions, where one chain would have n. Blocks follow from the extents alone. terms: of the
     chain at every step of the innermost axis.
     """
+    inner = [prod(extents[k + 1 :]) * terms for k in range(len(extents))]
     return tuple(
-        Axis(
-            axis_name(k, "r"),
-            n,
-            Role.REDUCED,
-            blocks=sizes_of(n),
-            apart=prod(extents[k + 1 :]) * terms >= FEW,
-        )
+        Axis(axis_name(k, "r"), n, Role.REDUCED, blocks=_blocks(n, inner[k]), apart=inner[k] >= FEW)
         for k, n in enumerate(extents)
     )
 
 
-def sizes_of(length: int) -> tuple[int, ...]:
-    """Blocks of so many terms, the largest first."""
+def _blocks(length: int, terms: int) -> tuple[int, ...]:
+    """Blocks of steps that take so many terms each: of shorter ones as many as make 16 terms."""
+    return sizes_of(length, FEW if terms >= FEW else FEW // terms)
+
+
+def sizes_of(length: int, size: int = FEW) -> tuple[int, ...]:
+    """Blocks of so many terms, the largest first, the smallest of `size`."""
     found: list[int] = []
-    size = FEW
     while size < length:
         found.insert(0, size)
         size *= BLOCKS

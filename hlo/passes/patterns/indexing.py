@@ -134,6 +134,25 @@ def dynamic_update_nothing(root: Instruction) -> Instruction | None:
     return x if not u.shape.size and same_array(x.shape, root.shape) else None
 
 
+@rewrite("gather")
+def gather_one_slice_at_constants(root: Instruction) -> Instruction | None:
+    """gather(x, c) => slice(x, clamp(0, c, n - size))  for one slice at constant starts"""
+    x, indices = root.operands
+    mapped = ints(root, "start_index_map")
+    if root.get("operand_batching_dims") or not is_plain(root.shape) or not is_plain(x.shape):
+        return None
+    starts = _one_start(indices, mapped, x.shape.rank)
+    sizes = ints(root, "slice_sizes")
+    if starts is None or prod(sizes) != root.shape.size:
+        return None
+    taken = []
+    for start, size, n in zip(starts, sizes, x.shape.dims, strict=True):
+        begin = max(0, min(start, n - size))
+        taken.append(SliceDim(begin, begin + size))
+    cut = make(root, "slice", x, shape=x.shape.with_dims(sizes), slice=tuple(taken))
+    return make(root, "reshape", cut, shape=root.shape)
+
+
 @rewrite("scatter")
 def scatter_one_window_at_constants(root: Instruction) -> Instruction | None:
     """scatter(x, c, u) => dynamic-update-slice(x, u, c)  or  (x, f(slice(x, c), u), c)
@@ -145,7 +164,7 @@ def scatter_one_window_at_constants(root: Instruction) -> Instruction | None:
     x, indices, u = root.operands
     combine = root["to_apply"]
     assert isinstance(combine, Computation), "a scatter combines by a computation"
-    starts = _window_start(root, indices)
+    starts = _one_start(indices, ints(root, "scatter_dims_to_operand_dims"), x.shape.rank)
     if not _replaces(combine) and not _combines(combine, x, u):
         return None
     if starts is None or not is_plain(u.shape):
@@ -181,9 +200,8 @@ def _combined(scatter: Instruction, opcode: str, starts: list[int], u: Instructi
     return make(scatter, opcode, make(scatter, "slice", scatter.operands[0], slice=taken), u)
 
 
-def _window_start(scatter: Instruction, indices: Instruction) -> list[int] | None:
-    """Where the one window of a scatter begins in each dimension, if that is known."""
-    mapped = ints(scatter, "scatter_dims_to_operand_dims")
+def _one_start(indices: Instruction, mapped: Ints, rank: int) -> list[int] | None:
+    """Where a scatter's or a gather's one window begins in each dimension, if that is known."""
     if indices.shape.size != len(mapped):
         return None
     splat, literal = splat_literal(indices), literal_of(indices)
@@ -193,7 +211,7 @@ def _window_start(scatter: Instruction, indices: Instruction) -> list[int] | Non
         values = [int(splat)] * len(mapped)
     else:
         return None
-    starts = [0] * scatter.shape.rank
+    starts = [0] * rank
     for dimension, value in zip(mapped, values, strict=True):
         starts[dimension] = value
     return starts
@@ -242,13 +260,3 @@ def _dimension_of_rows(scatter: Instruction) -> int | None:
     if not is_in_order or indices.shape.size != prod(rows) or u.shape.size != prod(rows):
         return None
     return mapped[0]
-
-
-@rewrite("sort")
-def sort_of_one(root: Instruction) -> Instruction | None:
-    """sort(x, d) => x  where dimension d has at most one element"""
-    (x, *others) = root.operands
-    (dimension,) = ints(root, "dimensions")
-    if others or x.shape.dims[dimension] > 1 or not same_array(x.shape, root.shape):
-        return None
-    return x

@@ -1,12 +1,9 @@
-"""Slice, pad and concatenate; slices of what is sorted."""
+"""Slice, pad and concatenate."""
 
 from __future__ import annotations
 
 from hlo.attributes.slices import SliceDim, slice_dims
-from hlo.ir import dtype as dt
-from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
-from hlo.ir.shape import Shape
 from hlo.ops.making import make
 from hlo.passes.patterns.matching import has_one_user, ints, is_plain, same_array
 from hlo.passes.rewriting import rewrite
@@ -127,66 +124,3 @@ def pad_of_nothing(root: Instruction) -> Instruction | None:
     if x.shape.size or not is_plain(root.shape):
         return None
     return make(root, "broadcast", v, shape=root.shape, dimensions=())
-
-
-@rewrite("slice", operand="get-tuple-element")
-def slice_of_sort(root: Instruction) -> Instruction | None:
-    """slice(sort(x, iota))  =>  slice(topk(x))  where slices of the first half of each row at most
-    are all that is read, and x alone is compared, by a total order; equal ones of a stable sort
-    stay in order, as topk's do, of others any order will do
-    """
-    (part,) = root.operands
-    (sort,) = part.operands
-    if sort.opcode != "sort" or len(sort.operands) != 2:
-        return None
-    x, places = sort.operands
-    (along,) = ints(sort, "dimensions")
-    if along != x.shape.rank - 1 or not is_plain(x.shape) or not _is_place(places, along):
-        return None
-    largest = _largest_first(sort)
-    k = _most_read(sort, along)
-    if largest is None or k is None or 2 * k > x.shape.dims[-1]:
-        return None
-    values = x.shape.with_dims((*x.shape.dims[:-1], k))
-    elements = (values, values.with_dtype(dt.S32))
-    best = make(sort, "topk", x, shape=Shape.tuple(elements), k=k, largest=largest)
-    number = part["index"]
-    assert isinstance(number, int)
-    first = make(part, "get-tuple-element", best, index=number, shape=elements[number])
-    return make(root, "slice", first, shape=root.shape, slice=root["slice"])
-
-
-def _is_place(places: Instruction, along: int) -> bool:
-    """Whether each element is its place in its row, as topk gives it."""
-    is_iota = places.opcode == "iota" and places["iota_dimension"] == along
-    return is_iota and places.shape.dtype is dt.S32 and is_plain(places.shape)
-
-
-def _largest_first(sort: Instruction) -> bool | None:
-    """Whether a sort's first operand descends; None where it is not what is compared alone, or
-    by no total order."""
-    comparator = sort["to_apply"]
-    assert isinstance(comparator, Computation)
-    compare = comparator.root
-    if compare.opcode != "compare" or compare.get("direction") not in ("LT", "GT"):
-        return None
-    is_total = not compare.operands[0].shape.dtype.is_float or compare.get("type") == "TOTALORDER"
-    if sort.get("is_stable") and not is_total:
-        return None  # 0 and -0 stay in order
-    order = compare.operands
-    if order not in (comparator.parameters[:2], comparator.parameters[1::-1]):
-        return None
-    return (compare["direction"] == "GT") == (order == comparator.parameters[:2])
-
-
-def _most_read(sort: Instruction, along: int) -> int | None:
-    """How many elements of each row are read, where slices are all that reads a sort."""
-    limits = []
-    for part in sort.users:
-        if part.opcode != "get-tuple-element" or part.is_root:
-            return None
-        for reader in part.users:
-            if reader.opcode != "slice":
-                return None
-            limits.append(slice_dims(reader.attributes)[along].limit)
-    return max(limits, default=0) or None

@@ -22,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from hlo.analysis.sort_orders import Order, recognised
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
 from hlo.backend.ir.values import vector_of
 from hlo.backend.ir.writer import Value
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.sorting.buckets import BUCKETS, PLACES_BYTES, Buckets, Parts
-from hlo.backend.kernels.sorting.order import Order, recognised
 from hlo.backend.kernels.sorting.radix import Key, RadixForm, radix_form
 from hlo.backend.kernels.sorting.row_kernel import RowKernel
 from hlo.ir.computation import Computation

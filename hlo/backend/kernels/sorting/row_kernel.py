@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hlo.analysis.sort_orders import Order
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.sorting.order import Order
+from hlo.backend.kernels.sorting.keys import element_of, key_of, key_of_code
 from hlo.backend.kernels.sorting.row import Row
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
@@ -100,8 +101,8 @@ class RowKernel:
 
         def keys(j: Value, lanes: int) -> Value:
             if order.reads_codes:
-                return order.key_of_code(self.elemental, self.raw(order.operand, base, j, lanes))
-            return order.key(self.elemental, self.element(order.operand, base, j, lanes))
+                return key_of_code(order, self.elemental, self.raw(order.operand, base, j, lanes))
+            return key_of(order, self.elemental, self.element(order.operand, base, j, lanes))
 
         return keys
 
@@ -136,5 +137,5 @@ class RowKernel:
 
     def restore(self, order: Order, base: Value, j: Value, key: Value) -> None:
         """The element whose key this is to place j of the only result, or so many in a run."""
-        w, raw = self.nest.w, order.element(self.elemental, key)
+        w, raw = self.nest.w, element_of(order, self.elemental, key)
         w.store(raw, self.row.address(w, self.buffers[1], base, j, raw.scalar_type))

@@ -1,19 +1,19 @@
 """sort: rows sorted one by one, always stably.
 
-A comparator that is a total order on keys (order.py): each key becomes unsigned integers, with the
-element's position beside them, sorted by radix (radix.py); then every operand is read by position.
-Any other comparator: a merge sort of positions (merge.py).
+A comparator that is a total order on keys (analysis/sort_orders.py): each key becomes unsigned
+integers, with the element's position beside them, sorted by radix (radix.py); then every operand is
+read by position. Any other comparator: a merge sort of positions (merge.py).
 """
 
 from __future__ import annotations
 
+from hlo.analysis.sort_orders import Order, recognised
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.sorting import merge as sort_merge
 from hlo.backend.kernels.sorting import radix as sort_radix
-from hlo.backend.kernels.sorting.order import Order, recognised
 from hlo.backend.kernels.sorting.row_kernel import RowKernel
 from hlo.backend.lanes.types import Lanes
 from hlo.ir.computation import Computation

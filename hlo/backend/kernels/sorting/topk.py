@@ -7,12 +7,12 @@ a radix sort of the row (radix.py).
 
 from __future__ import annotations
 
+from hlo.analysis.sort_orders import Order
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.sorting import topk_scan
-from hlo.backend.kernels.sorting.order import Order
 from hlo.backend.kernels.sorting.radix import radix_form
 from hlo.backend.kernels.sorting.row_kernel import RowKernel
 from hlo.backend.kernels.sorting.topk_filter import Filter

@@ -121,7 +121,7 @@ def test_rows_are_turned_by_their_source_and_reductions_walk() -> None:
     (streams,) = schedules(SHAPES["reductions over columns"][0])
     (walk,) = streams.walks
     (reduction,) = walk.reductions
-    assert (walk.extents, walk.rows, walk.block) == ((4096,), 8, 256)
+    assert (walk.extents, walk.rows, walk.block) == ((4096,), 8, 128)
     assert (reduction.columns, reduction.accumulators) == (512, 3)
 
 

@@ -204,7 +204,7 @@ FORMS = {
     "maximum f32[600,64] over 0 in lanes": "maximum over r in 600, in each of 16 lanes",
     "subtract f32[600,64] over 0 in lanes": "subtract over r in 600, in each of 16 lanes",
     "add f32[40,64,8] over 0,2 in lanes": (
-        "add over r in 40, blocks of 16 and s in 8, in each of 16 lanes"
+        "add over r in 40, blocks of 16 of 2 and s in 8, in each of 16 lanes"
     ),
     # In lanes of a row each.
     "add f32[64,3] over 1 in lanes": "add over r in 3, written out, in each of 16 lanes, by pairs",
@@ -394,7 +394,7 @@ WINDOWS = {
     "add f32[8,64] 1x2": "add over r in 2, written out",
     "add f32[8,64] 1x1": "add over one element",
     "add f32[40,64] 4x8": "add over r in 4, written out and s in 8, written out",
-    "add f32[40,64] 3x11": "add over r in 3 and s in 11",
+    "add f32[40,64] 3x11": "add over r in 3, blocks of 1 and s in 11",
     "add f32[40,164] 10x40": "add over r in 10, blocks of 1 and s in 40, blocks of 16",
     "add c64[164] 40": "add over r in 40, blocks of 16",
     "add s32[164] 40": "add over r in 40",
@@ -439,3 +439,9 @@ def test_steps_of_sixteen_terms_and_more_are_added_apart() -> None:
     assert [axis.apart for axis in blocked_axes((5, 4, 4))] == [True, False, False]
     assert [axis.apart for axis in blocked_axes((5, 4, 4), terms=4)] == [True, True, False]
     assert [axis.apart for axis in blocked_axes((5,), terms=16)] == [True]
+
+
+def test_steps_of_fewer_terms_are_blocks_of_sixteen_terms() -> None:
+    assert [axis.blocks for axis in blocked_axes((8, 8))] == [(2,), ()]
+    assert [axis.blocks for axis in blocked_axes((40, 5))] == [(24, 3), ()]
+    assert [axis.blocks for axis in blocked_axes((40,), terms=16)] == [(16,)]

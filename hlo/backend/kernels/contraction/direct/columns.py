@@ -67,6 +67,7 @@ class DirectColumns(Direct):
         self.lanes = min(ring.lanes, 1 << (self.positions - 1).bit_length())
         self.vectors = -(-self.positions // self.lanes)
         self.result = Result(self.w, ring, given.dtypes[2], 2, given.epilogue)
+        self.part_sums()
         self.inside = self._inside()
         self.block, self.blocks = self._blocked()
         self.ends = (self.blocked.outputs if self.blocked else 1) - self.block * self.blocks
@@ -115,6 +116,12 @@ class DirectColumns(Direct):
 
     @property
     def chain(self) -> int:
+        """Additions that a term goes through."""
+        return self.parted.chain if self.parted else self.terms
+
+    @property
+    def terms(self) -> int:
+        """Products of a result."""
         return self.form.inputs * prod(a.window.size for a in self.form.along)
 
     @property
@@ -136,12 +143,12 @@ class DirectColumns(Direct):
         base = form.images.size * form.groups.size * form.inputs
         base *= prod(a.size for a in form.along) * self.dtypes[0].item_bytes
         stored = rows * form.outputs * form.row.outputs * self.dtypes[2].item_bytes
-        instructions = vectors * (1.0 + self.chain / self.phases)
+        instructions = vectors * (1.0 + self.terms / self.phases)
         return Kernel(
             w.kernel_function(),
             prod(sizes),
             *w.beside,
-            flops=2 * rows * form.outputs * form.row.outputs * self.chain,
+            flops=2 * rows * form.outputs * form.row.outputs * self.terms,
             work=Work(
                 instructions=instructions,
                 sums=vectors,
@@ -314,21 +321,42 @@ class DirectColumns(Direct):
             before = (start - phase) // along.window.base_dilation
         base = self.moved(places[0], times(w, moved, along.lhs), 0)
         least = LEAST_RUN if self._is_looped() else len(met) + 1
-        for element, pairs, count in _runs(met, least=least):
-            there = self.moved(base, w.int((element - before) * along.lhs), 0), places[1]
+        return self._runs(totals, _runs(met, least=least), (base, places[1], before), alike)
+
+    def _runs(
+        self,
+        totals: list[Value],
+        runs: list[tuple[int, Sequence[Pair], int]],
+        there: tuple[Value, Value, int],
+        alike: int,
+    ) -> list[Value]:
+        """The totals with what runs of rows of the base give, in parts where sums are. there: where
+        the base and the kernel begin, and the number of the row that is the base's first."""
+        w, along = self.w, self.blocked
+        assert along is not None, "there are rows"
+        size = self.part_size(along)
+        base, kernel, before = there
+        none, left = [self.zero] * len(totals), size
+        sums = none if size else totals
+        for element, pairs, count in runs:
+            at = self.moved(base, w.int((element - before) * along.lhs), 0), kernel
 
             def row_of_run(
-                n: Value, sums: list[Value], there: Places = there, pairs: Sequence[Pair] = pairs
+                n: Value, sums: list[Value], at: Places = at, pairs: Sequence[Pair] = pairs
             ) -> list[Value]:
                 moved = times(w, n, along.lhs), times(w, n, along.tap)
-                at = self.moved(there[0], moved[0], 0), self.moved(there[1], moved[1], 1)
-                return self._row(sums, at, pairs, alike)
+                place = self.moved(at[0], moved[0], 0), self.moved(at[1], moved[1], 1)
+                return self._row(sums, place, pairs, alike)
 
-            if count == 1:
-                totals = row_of_run(w.int(0), totals)
+            if size and (count > 1 or not left):
+                totals, sums, left = self.all_added(totals, sums), none, size
+            if count > 1 and size:
+                totals = self.in_parts(w.int(count), size, totals, row_of_run)
+            elif count > 1:
+                sums = repeated(w, w.int(count), sums, row_of_run)
             else:
-                totals = repeated(w, w.int(count), totals, row_of_run)
-        return totals
+                sums, left = row_of_run(w.int(0), sums), left - 1
+        return self.all_added(totals, sums) if size else sums
 
     def _is_looped(self) -> bool:
         """Whether rows of the base that serve the same rows of results are a loop: where a round's
@@ -337,7 +365,7 @@ class DirectColumns(Direct):
         """
         sums = self.block * self.form.outputs
         held = sums * self.phases + 2 * self.form.row.window.size
-        is_long = sums * self.chain >= LEAST_LOOPED
+        is_long = sums * self.terms >= LEAST_LOOPED
         return is_long and held <= self.ring.registers - FREE and not self.keeps
 
     def _row(
@@ -345,12 +373,28 @@ class DirectColumns(Direct):
     ) -> list[Value]:
         """A row of the base. pairs: which rows of results meet it, each with which of their taps;
         taps are counted from places[1] on."""
+        size = self.part_size(self.form.row)
+        taps = self.form.row.window.size
+        for first in range(0, taps, size) if size else ():
+            none, some = [self.zero] * len(totals), range(first, min(first + size, taps))
+            totals = self.all_added(totals, self._taps(none, places, pairs, alike, some))
+        return totals if size else self._taps(totals, places, pairs, alike, range(taps))
+
+    def _taps(
+        self,
+        totals: list[Value],
+        places: Places,
+        pairs: Sequence[Pair],
+        alike: int,
+        taps: range,
+    ) -> list[Value]:
+        """The same of some taps of the row."""
         w, form, row, totals = self.w, self.form, self.form.row, list(totals)
         outer = self.blocked.tap if self.blocked else 0
         for number in range(form.inputs):
             base = self.moved(places[0], w.int(number * form.group.lhs), 0)
             found: dict[Reach, Value] = {}
-            for tap, phase in product(range(row.window.size), range(self.phases)):
+            for tap, phase in product(taps, range(self.phases)):
                 reach = self._reach(alike, tap, phase)
                 if reach is None:
                     continue

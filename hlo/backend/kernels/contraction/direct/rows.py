@@ -19,11 +19,11 @@ from msgspec import Struct
 
 from hlo.analysis.direct_convolution import DirectForm
 from hlo.backend.ir.arithmetic import add, shared, split_index, times
-from hlo.backend.ir.control import each, ranged, repeated, when
+from hlo.backend.ir.control import each, ranged, when
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel, Work
 from hlo.backend.ir.writer import Value
-from hlo.backend.kernels.contraction.direct.form import AT_ONCE, Direct, Given, met_of
+from hlo.backend.kernels.contraction.direct.form import AT_ONCE, Direct, Given, Pair, met_of
 from hlo.backend.kernels.contraction.problem.result import Result
 from hlo.backend.kernels.contraction.problem.ring import Ring
 
@@ -88,6 +88,7 @@ class DirectRows(Direct):
         self.tiles = tiles_of(form, ring)
         if given.epilogue is not None:
             self.stage = self.w.alloca(f"[{self.tiles.size} x {self.type}]", 64)
+        self.part_sums()
         self.stretches = max(1, self.tiles.count * self.tiles.size // STRETCH)
 
     @property
@@ -96,6 +97,12 @@ class DirectRows(Direct):
 
     @property
     def chain(self) -> int:
+        """Additions that a term goes through."""
+        return self.parted.chain if self.parted else self.terms
+
+    @property
+    def terms(self) -> int:
+        """Products of a result."""
         form = self.form
         summed = form.summed.size * (1 if form.is_batch else form.inputs)
         return summed * prod(a.window.size for a in form.along)
@@ -122,7 +129,7 @@ class DirectRows(Direct):
             w.kernel_function(),
             prod(sizes),
             *w.beside,
-            flops=2 * results * self.lanes * self.chain,
+            flops=2 * results * self.lanes * self.terms,
             work=self._work(results),
         )
 
@@ -132,7 +139,7 @@ class DirectRows(Direct):
         base *= form.features // form.outputs * form.inputs * self.dtypes[0].item_bytes
         stored = results * self.lanes * self.dtypes[2].item_bytes
         return Work(
-            instructions=results * (1 + self.chain),
+            instructions=results * (1 + self.terms),
             sums=results,
             moved=base + 2 * stored,
             reach=base + stored,
@@ -231,7 +238,7 @@ class DirectRows(Direct):
         self,
         base: Value,
         kernels: Value,
-        met: dict[int, list[tuple[int, int]]],
+        met: dict[int, list[Pair]],
         index: Value,
         image: int,
     ) -> None:
@@ -246,11 +253,13 @@ class DirectRows(Direct):
             return self.under_taps(form.rows, self.outputs, places, totals, at_row)
 
         def at_row(places: tuple[Value, Value], totals: list[Value]) -> list[Value]:
-            if form.is_batch:
-                return self.row_of_taps(totals, met, places, image)
-            for number in range(form.inputs):
-                kernel = self.moved(places[1], w.int(number * form.group.rhs), 1)
-                totals = self.row_of_taps(totals, met, (places[0], kernel), number)
+            size = self.part_size(form.row)
+            if not size:
+                return self._row(totals, met, places, image)
+            for first in range(0, form.row.window.size, size):
+                some = taps_of(met, range(first, first + size))
+                none = [self.zero] * len(totals)
+                totals = self.all_added(totals, self._row(none, some, places, image))
             return totals
 
         self._ask_ahead(base)
@@ -258,9 +267,32 @@ class DirectRows(Direct):
         if form.summed.size == 1:
             totals = summed(w.int(0), totals)
         else:
-            totals = repeated(w, w.int(form.summed.size), totals, summed)
+            count = w.int(form.summed.size)
+            totals = self.in_parts(count, self.part_size(None), totals, summed)
 
         def finish(n: Value, sums: list[Value]) -> None:
             self.result.store(tuple(sums), add(w, index, times(w, n, form.row.out)), 1, None)
 
         self.finished_in_turn(totals, 1, finish)
+
+    def _row(
+        self,
+        totals: list[Value],
+        met: dict[int, list[Pair]],
+        places: tuple[Value, Value],
+        image: int,
+    ) -> list[Value]:
+        """The totals with what a row of taps gives, of all inputs of a group or of an image."""
+        w, form = self.w, self.form
+        if form.is_batch:
+            return self.row_of_taps(totals, met, places, image)
+        for number in range(form.inputs):
+            kernel = self.moved(places[1], w.int(number * form.group.rhs), 1)
+            totals = self.row_of_taps(totals, met, (places[0], kernel), number)
+        return totals
+
+
+def taps_of(met: dict[int, list[Pair]], taps: range) -> dict[int, list[Pair]]:
+    """What positions serve with some of the taps."""
+    some = {at: [(n, tap) for n, tap in pairs if tap in taps] for at, pairs in met.items()}
+    return {at: pairs for at, pairs in some.items() if pairs}

@@ -5,7 +5,6 @@ ProductPlan --lhs_packing, rhs_packing--> how factors are packed; --nest, cut-->
 
 from __future__ import annotations
 
-import math
 from enum import Enum, auto
 
 from msgspec import Struct
@@ -22,7 +21,12 @@ from hlo.backend.kernels.contraction.problem.axes import (
     only,
 )
 from hlo.backend.kernels.contraction.problem.ring import Ring
-from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK, Cut, chain_of, cut_of
+from hlo.backend.kernels.contraction.problem.sum_blocks import (
+    Cut,
+    block_of_tiles,
+    chain_of,
+    cut_of,
+)
 from hlo.machine import COMMON
 
 LEAST_RUN = 4  # From so many neighbouring depths on rows are copied as they are.
@@ -133,9 +137,11 @@ class ProductPlan(Struct, frozen=True):
     @property
     def cut(self) -> Cut | None:
         """Where those loops are cut into blocks of sums."""
-        if not self.ring.rounds or (cut := cut_of(self._tile_counts, self._block)) is None:
+        counts, ring = self._tile_counts, self.ring
+        block = block_of_tiles(counts, (ring.terms, ring.parts), is_narrow=self.vectors == 1)
+        if not ring.rounds or (cut := cut_of(counts, block)) is None:
             return None
-        return cut.nested(self._tile_counts) if self.contraction.is_diagonal else cut
+        return cut.nested(counts) if self.contraction.is_diagonal else cut
 
     @property
     def sums(self) -> Sums:
@@ -144,19 +150,3 @@ class ProductPlan(Struct, frozen=True):
         order = "depth first" if self.depth_first else "depth blocks"
         chain = self.ring.terms * chain_of(self._tile_counts, self.cut) + self.depth_blocks
         return Sums(f"{name}, {order}" if self.depth_blocks > 1 else name, chain)
-
-    @property
-    def _block(self) -> int:
-        """Steps of a block: a complex one is a term of each part twice, and so much work that
-        blocks cost it little: those as long as makes the errors in them and of their sum alike.
-
-        Tiles of one vector wait for what they load: shorter blocks cost them nothing, and a loop
-        that would be one of these becomes two.
-        """
-        block = BLOCK // self.ring.terms
-        if self.ring.parts > 1:
-            block = min(block, 1 << (3 * math.isqrt(math.prod(self._tile_counts))).bit_length())
-        if self.vectors > 1:
-            return block
-        is_short = len(self._tile_counts) == 1 and self._tile_counts[0] <= block // 2
-        return block // 4 if is_short else block // 2

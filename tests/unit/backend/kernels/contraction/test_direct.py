@@ -7,11 +7,14 @@ import pytest
 
 import hlo
 from hlo.backend.compilation import Compilation
+from hlo.backend.ir.kernel import Sums
+from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.contraction.direct import columns
 from hlo.backend.linking.toolchain import host_machine
 from hlo.ir.module import Module
 from hlo.machine import named
 from tests.support.command import call
+from tests.support.contraction_harness import target_of
 
 LAYERS = {
     "features": (
@@ -46,6 +49,22 @@ LAYERS = {
         "f32[2,1,40,53]", "f32[1,1,7,9]", "f32[2,1,46,61]",
         "size=7x9 pad=6_6x8_8", "bf01_oi01->bf01", "feature_group_count=1",
     ),
+    "parts of features": (
+        "f32[2,13,19,24]", "f32[7,5,1,24]", "f32[2,13,17,24]",
+        "size=7x5 pad=3_3x1_1", "b01f_01io->b01f", "feature_group_count=24",
+    ),
+    "parts of a row": (
+        "f32[2,70,24]", "f32[29,1,24]", "f32[2,54,24]",
+        "size=29 pad=6_6", "b0f_0io->b0f", "feature_group_count=24",
+    ),
+    "parts of rows and columns": (
+        "f32[2,4,7,20,35]", "f32[4,1,3,5,3]", "f32[2,4,5,18,35]",
+        "size=3x5x3 pad=0_0x1_1x1_1", "bf012_oi012->bf012", "feature_group_count=4",
+    ),
+    "parts of columns with holes": (
+        "f32[2,3,11,21]", "f32[3,1,11,7]", "f32[2,3,20,42]",
+        "size=11x7 pad=4_5x4_3 lhs_dilate=2x2", "bf01_oi01->bf01", "feature_group_count=3",
+    ),
 }  # fmt: skip
 
 
@@ -59,6 +78,12 @@ def text(name: str, *, finished: bool = False) -> str:
     else:
         lines.append(f"  ROOT r = {out} {convolution}")
     return "HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n}"
+
+
+def sums_of(written: str) -> Sums:
+    sums = contraction_kernels(hlo.parse(written).entry.root, target_of()).sums
+    assert sums is not None
+    return sums
 
 
 def arguments(module: Module) -> list[np.ndarray]:
@@ -156,3 +181,23 @@ def test_rows_at_both_ends_have_one_code() -> None:
     """But for one row at an end, whose taps are known."""
     inside, one, two = (_length(7, pad=pad) for pad in (0, 1, 2))
     assert 3 * (two - inside) < 2 * (one - inside)
+
+
+def test_chains_of_long_windows_are_short() -> None:
+    """Of more than 24 terms: those of a tap row and the rows, of parts of a row and the parts."""
+
+    def chain(name: str) -> int:
+        sums = sums_of(text(name))
+        assert sums.plan == "direct"
+        return sums.chain
+
+    assert chain("features") == 9
+    assert chain("parts of features") == 5 + 7
+    assert chain("parts of a row") == 15 + 2
+    assert chain("parts of rows and columns") == 15 + 3
+    assert chain("parts of columns with holes") == 7 + 11
+
+
+def test_integers_are_one_chain() -> None:
+    whole = text("parts of features").replace("f32", "s32")
+    assert sums_of(whole).chain == 35

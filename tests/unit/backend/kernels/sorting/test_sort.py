@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
-from hlo.backend.kernels.sorting.order import recognised
+from hlo.analysis.sort_orders import recognised
 from hlo.backend.kernels.sorting.sort import sort_kernel
 from hlo.backend.linking.toolchain import host_target
 from hlo.interpreter.evaluate import evaluate

@@ -1,6 +1,6 @@
 """What a sort's comparator means: a total order on a key, or on several, when it is written so.
 
-    compare(g(a), g(b)), direction=LT or GT  =>  ascending or descending unsigned integers of g
+    compare(g(a), g(b)), direction=LT or GT  =>  ascending or descending g
     first | (tie & second)  =>  by the first key, equal ones by the second, and so on
     select(tie, second, first)  =>  the same
 
@@ -14,13 +14,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hlo.backend.emitters.applied import inlined
-from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.emitters.lanes import opened
-from hlo.backend.ir.writer import Value
-from hlo.backend.lanes import types
-from hlo.backend.lanes.types import Lanes
-from hlo.backend.math.term import Term
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -41,72 +34,25 @@ class Order(Struct, frozen=True):
 
     @property
     def bits(self) -> int:
-        """Width of the unsigned key."""
-        return 32 if _in_float_lanes(self.dtype) else max(8, self.dtype.bits)
+        """Width of the order as unsigned integers."""
+        return 32 if self.in_float_lanes else max(8, self.dtype.bits)
 
     @property
     def invertible(self) -> bool:
         """Whether the element can be made again from its key."""
-        return self.root is None and self.total and not _in_float_lanes(self.dtype)
+        return self.root is None and self.total and not self.in_float_lanes
 
     @property
     def reads_codes(self) -> bool:
         """Whether keys come from the codes as they lie in memory, NaN payloads and all."""
         return self.invertible and self.dtype.is_float and self.dtype.bits < 32
 
-    def key_of_code(self, elemental: Elemental, code: Value) -> Value:
-        """The key of a float's storage bits."""
-        bits = Term(elemental.nest.w, elemental.nest.target, code)
-        key = _ordered(bits)
-        return (~key if self.descending else key).value
-
-    def key(self, elemental: Elemental, element: Lanes) -> Value:
-        """Unsigned integer lanes in the order wanted."""
-        w, target = elemental.nest.w, elemental.nest.target
-        if self.root is not None and self.parameter is not None:
-            (element,) = inlined(elemental.nest, self.root, {self.parameter: (element,)})
-        assert isinstance(element, Value), "complex numbers have no order"
-        x = Term(w, target, element)
-        if self.dtype.is_float:
-            key = self._float_key(x if self.total else x + 0.0)
-        elif self.dtype.is_pred:
-            key = x.to("i8", signed=False)
-        else:
-            x = opened(x, self.dtype)
-            key = x ^ _top(x) if self.dtype.is_signed else x
-        return (~key if self.descending else key).value
-
-    def _float_key(self, x: Term) -> Term:
-        if _in_float_lanes(self.dtype) or self.dtype.bits >= 32:
-            bits = x.bits
-        else:
-            bits = x.of(types.encoded(x.w, x.target, x.value, self.dtype))
-        return _ordered(bits)
-
-    def element(self, elemental: Elemental, key: Value) -> Value:
-        """The raw element of an invertible key."""
-        x = Term(elemental.nest.w, elemental.nest.target, key)
-        x = ~x if self.descending else x
-        if self.dtype.is_float:
-            bits = x ^ ((~x).ashr(int(x.scalar[1:]) - 1) | _top(x))
-            return bits.real.value if self.dtype.bits >= 32 else bits.value
-        return (x ^ _top(x)).value if self.dtype.is_signed else x.value
-
-
-def _ordered(bits: Term) -> Term:
-    """Sign and magnitude as unsigned numbers in the same order."""
-    return bits ^ (bits.ashr(int(bits.scalar[1:]) - 1) | _top(bits))
-
-
-def _top(x: Term) -> int:
-    """The sign bit's place value, as a signed number."""
-    return -(1 << (int(x.scalar[1:]) - 1))
-
-
-def _in_float_lanes(dtype: DType) -> bool:
-    """Formats whose code is no sign and magnitude of whole bytes are ordered by their f32 value."""
-    fmt = dtype.float_format
-    return fmt is not None and (dtype.bits < 8 or not fmt.has_sign)
+    @property
+    def in_float_lanes(self) -> bool:
+        """Formats whose code is no sign and magnitude of whole bytes are ordered by their f32
+        value."""
+        fmt = self.dtype.float_format
+        return fmt is not None and (self.dtype.bits < 8 or not fmt.has_sign)
 
 
 def recognised(comparator: Computation) -> tuple[Order, ...]:
