@@ -203,9 +203,8 @@ def _sum(a: Fact, b: Fact) -> Fact:
 
 def _is_maximum(row: Instruction) -> bool:
     """Whether a value of rows is their maximum, or that of it and of something else."""
-    if row.opcode == "maximum":
-        return any(o.opcode == "reduce" and _is_maximum(o) for o in row.operands)
-    return row.opcode == "reduce" and reducer_of(row).opcodes == ("maximum",)
+    found = row.operands if row.opcode == "maximum" else (row,)
+    return any(o.opcode == "reduce" and reducer_of(o).opcodes == ("maximum",) for o in found)
 
 
 def _row_value(value: Instruction) -> Instruction | None:

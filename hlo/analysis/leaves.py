@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import accumulate
 
-from hlo.ir.shape import Shape
+from hlo.ir.shape import Ints, Shape
 
 Leaves = tuple[Shape, ...]
 
@@ -78,3 +78,13 @@ def leaf_element(shape: Shape, leaf: int) -> tuple[int, int]:
     offsets = _counted(shape).offsets
     element = bisect_right(offsets, leaf) - 1  # the last of equal offsets: empty tuples hold none
     return element, leaf - offsets[element]
+
+
+def leaf_path(shape: Shape, leaf: int) -> Ints:
+    """The elements, outermost first, that lead to a leaf; () of a shape that is no tuple."""
+    path: list[int] = []
+    while shape.is_tuple:
+        element, leaf = leaf_element(shape, leaf)
+        path.append(element)
+        shape = shape.elements[element]
+    return tuple(path)

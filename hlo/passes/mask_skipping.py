@@ -26,6 +26,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
+from hlo.passes.cse import cse
 from hlo.passes.dce import remove_unread
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
@@ -58,6 +59,8 @@ def skip_masked_scores(module: Module) -> bool:
                 _Skipping(module, computation, *found).apply()
                 changed = True
                 break  # what is left of it has been looked at
+    if changed:
+        cse(module)  # each band makes the numbers that it compares with
     return changed
 
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from hlo.analysis.block_cutting import CutBody, Parameter, Start, Total, cut_computation
 from hlo.analysis.block_size import block_of, sum_parts
 from hlo.analysis.blocking import Block, Span, number
-from hlo.analysis.leaves import leaves_of
+from hlo.analysis.leaves import leaf_path, leaves_of
 from hlo.attributes.aliasing import InputAlias
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.functions import PARAMETERS, Data, Function
@@ -110,9 +110,9 @@ def _module_of(body: CutBody) -> Module:
     module = Module("block")
     module.add(body.computation, entry=True)
     totals = {p: n for n, p in enumerate(body.parameters) if isinstance(p, Total)}
-    several = len(body.results) > 1
+    whole = body.computation.root.shape
     aliases = [
-        InputAlias((leaf,) if several else (), totals[total], ())
+        InputAlias(leaf_path(whole, leaf), totals[total], ())
         for leaf, total in enumerate(body.results)
         if isinstance(total, Total)
     ]
