@@ -134,7 +134,7 @@ ALLOWED = {
         printer.module_printer.ModulePrinter._own*3
         backend.loops_text._inner frontend.jit.jit
         analysis.legality._forwards*3
-        analysis.bands._size_compared analysis.skipped_columns._is_maximum
+        analysis.bands._size_compared
     """,
     "a call for each step from a factor back to its mask, of which there are 8 (MOST_STEPS)": """
         passes.zero_bands.zeros_of
