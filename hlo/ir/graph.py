@@ -47,9 +47,11 @@ def _post_order(computation: Computation) -> tuple[Instruction, ...]:
     return tuple(done)
 
 
-def computed_from(value: Instruction) -> Iterator[Instruction]:
-    """All that a value is computed from and itself, operands before users."""
-    done: set[Instruction] = set()
+def computed_from(value: Instruction, known: Iterable[Instruction] = ()) -> Iterator[Instruction]:
+    """All that a value is computed from and itself, operands before users; not what is known, nor
+    what that is computed from.
+    """
+    done = set(known)
     stack = [value]
     while stack:
         top = stack[-1]

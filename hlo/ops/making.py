@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-from hlo.ir.shape import ProgramShape, Shape
+from hlo.ir.shape import Ints, ProgramShape, Shape
 from hlo.ops.table import OPS, attribute_keywords
 
 
@@ -55,3 +55,11 @@ def make_constant(like: Instruction, literal: Literal) -> Instruction:
     """A constant in `like`'s computation."""
     assert like.computation is not None, f"{like.name} stands in no computation"
     return like.computation.new("constant", literal.shape, (), {"literal": literal}, like=like)
+
+
+def transposed(x: Instruction, order: Ints) -> Instruction:
+    """transpose(x) with dimension order[d] of x as dimension d; x itself in its own order."""
+    if order == tuple(range(x.shape.rank)):
+        return x
+    shape = x.shape.with_dims([x.shape.dims[d] for d in order])
+    return make(x, "transpose", x, shape=shape, dimensions=order)

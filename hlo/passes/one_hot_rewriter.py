@@ -22,11 +22,11 @@ from msgspec import Struct
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
-from hlo.ir.graph import clone_instruction
+from hlo.ir.graph import clone_instruction, computed_from
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Ints, Shape
-from hlo.ops.making import make
+from hlo.ops.making import make, transposed
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import replace, replaceable, wrapped_operations
 from hlo.passes.loop_making import adopted, element, new_computation, parameter, reducer
@@ -164,7 +164,7 @@ def _gathered(dot: Instruction, hot: _Hot, side: int, along: int) -> Instruction
     if side == 0:
         return found
     order = (*range(rank, rank + len(rest)), *range(rank))
-    return _transposed(found, order)
+    return transposed(found, order)
 
 
 def _is_row(like: Instruction, i: Instruction, count: int) -> Instruction:
@@ -184,7 +184,7 @@ def _scattered(module: Module, dot: Instruction, hot: _Hot, side: int) -> Instru
     at = dict(zip(own, met, strict=True))
     rows = tuple(at[d] for d in sorted(at))  # of y, in the order of the index's dimensions
     rest = tuple(d for d in range(y.shape.rank) if d not in rows)
-    y = _transposed(_converted(y, dot.shape.dtype), (*rows, *rest))
+    y = transposed(_converted(y, dot.shape.dtype), (*rows, *rest))
     rank = len(rows)
     count = dot.operands[side].shape.dims[hot.along]
     whole = dot.shape.with_dims((count, *y.shape.dims[rank:]))
@@ -195,7 +195,7 @@ def _scattered(module: Module, dot: Instruction, hot: _Hot, side: int) -> Instru
         to_apply=add, update_window_dims=tuple(range(rank, y.shape.rank)),
         inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,), index_vector_dim=rank,
     )  # fmt: skip
-    return found if side == 0 else _transposed(found, (*range(1, whole.rank), 0))
+    return found if side == 0 else transposed(found, (*range(1, whole.rank), 0))
 
 
 def _checked(
@@ -226,17 +226,9 @@ def _again(
     dot: Instruction, into: Computation, twins: dict[Instruction, Instruction]
 ) -> Instruction:
     """The dot in another computation, with all that its factors are made of down to the twins."""
-    waiting = [dot]
-    while waiting:
-        top = waiting[-1]
-        missing = [o for o in top.operands if o not in twins]
-        if missing:
-            waiting += missing
-            continue
-        waiting.pop()
-        if top not in twins:
-            new = clone_instruction(top, tuple(twins[o] for o in top.operands))
-            twins[top] = into.adopt(new)
+    for top in computed_from(dot, known=twins):
+        new = clone_instruction(top, tuple(twins[o] for o in top.operands))
+        twins[top] = into.adopt(new)
     return twins[dot]
 
 
@@ -244,10 +236,3 @@ def _converted(x: Instruction, dtype: DType) -> Instruction:
     if x.shape.dtype is dtype:
         return x
     return make(x, "convert", x, shape=x.shape.with_dtype(dtype))
-
-
-def _transposed(x: Instruction, order: Ints) -> Instruction:
-    if order == tuple(range(x.shape.rank)):
-        return x
-    shape = x.shape.with_dims([x.shape.dims[d] for d in order])
-    return make(x, "transpose", x, shape=shape, dimensions=order)

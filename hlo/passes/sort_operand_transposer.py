@@ -16,8 +16,8 @@ from math import prod
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.permutation import inverse
-from hlo.ir.shape import Ints, Shape
-from hlo.ops.making import make
+from hlo.ir.shape import Shape
+from hlo.ops.making import make, transposed
 from hlo.passes.liveness import replace, replaceable
 from hlo.passes.patterns.matching import ints, is_plain
 
@@ -46,20 +46,15 @@ def _along_rows(sort: Instruction) -> Instruction:
     (along,) = ints(sort, "dimensions")
     rank = sort.operands[0].shape.rank
     order = (*(d for d in range(rank) if d != along), along)
-    turned = [_transposed(x, order) for x in sort.operands]
+    turned = [transposed(x, order) for x in sort.operands]
     shapes = [x.shape for x in turned]
     shape = shapes[0] if sort.shape.is_array else Shape.tuple(tuple(shapes))
     attributes = {**sort.attributes, "dimensions": (rank - 1,)}
     inner = make(sort, "sort", *turned, shape=shape, **attributes)
     back = inverse(order)
     if sort.shape.is_array:
-        return _transposed(inner, back)
+        return transposed(inner, back)
     parts = [
         make(inner, "get-tuple-element", inner, index=n, shape=s) for n, s in enumerate(shapes)
     ]
-    return make(sort, "tuple", *(_transposed(part, back) for part in parts))
-
-
-def _transposed(x: Instruction, order: Ints) -> Instruction:
-    shape = x.shape.with_dims([x.shape.dims[d] for d in order])
-    return make(x, "transpose", x, shape=shape, dimensions=order)
+    return make(sort, "tuple", *(transposed(part, back) for part in parts))

@@ -12,8 +12,8 @@ from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.permutation import inverse
-from hlo.ir.shape import Ints, Shape
-from hlo.ops.making import make, make_constant
+from hlo.ir.shape import Shape
+from hlo.ops.making import make, make_constant, transposed
 from hlo.passes.patterns.matching import ints, is_plain, literal_of, same_array, splat
 from hlo.passes.rewriting import rewrite
 
@@ -170,7 +170,7 @@ def _element(best: _Best, number: int) -> Instruction:
         keys = _reversed(keys, along)
     rank = keys.shape.rank
     order = (*(d for d in range(rank) if d != along), along)
-    rows = _transposed(keys, order)
+    rows = transposed(keys, order)
     values = rows.shape.with_dims((*rows.shape.dims[:-1], best.k))
     shape = Shape.tuple((values, values.with_dtype(dt.S32)))
     largest = best.order.descending != best.is_last
@@ -179,7 +179,7 @@ def _element(best: _Best, number: int) -> Instruction:
     is_key = number == best.order.operand and best.order.root is None
     index = 0 if is_key else 1
     taken = make(sort, "get-tuple-element", found, index=index, shape=shape.elements[index])
-    taken = _transposed(taken, inverse(order))
+    taken = transposed(taken, inverse(order))
     if not is_key:
         taken = _at_places(best, x, taken)
     return _reversed(taken, along) if best.is_last else taken
@@ -217,13 +217,6 @@ def _is_place(x: Instruction, along: int, count: int) -> bool:
         along = dimensions.index(along)
         (x,) = x.operands
     return x.opcode == "iota" and x["iota_dimension"] == along
-
-
-def _transposed(x: Instruction, order: Ints) -> Instruction:
-    if order == tuple(range(x.shape.rank)):
-        return x
-    shape = x.shape.with_dims([x.shape.dims[d] for d in order])
-    return make(x, "transpose", x, shape=shape, dimensions=order)
 
 
 def _reversed(x: Instruction, along: int) -> Instruction:
