@@ -129,8 +129,8 @@ class ContractionSequence(FactorCalls):
         self.epilogue = epilogue
         self.buffers = buffers
         self.stores_once = True  # each result
-        # The byte that is told of subnormal numbers in columns that become words.
-        self.looking: int | None = None
+        # The byte that is told of subnormal numbers in factors that are looked at while copied.
+        self.looking: dict[str, int] = {}
         self.sums: Sums | None = None
 
     def copied(
@@ -188,10 +188,13 @@ class ContractionSequence(FactorCalls):
             c = self.in_memory(c, "rhs")
             tiles, worded = tile_plan(c, ring), self._in_words(c, ring)
         if tiles is not None:
-            self._unless_subnormal(c, ring, others, partial(self._add_tiles, tiles, others))
+            self._unless_subnormal(
+                c, ring, others, partial(self._add_tiles, tiles, others), ("lhs", "rhs")
+            )
         elif worded is not None:
             add = partial(self._add_words, worded, others)
-            self._unless_subnormal(c, ring, others, add, is_joined=worded.rhs.is_joined)
+            packed = ("rhs",) if worded.rhs.is_joined else ()
+            self._unless_subnormal(c, ring, others, add, packed)
         else:
             self._add_product(c, ring, others)
 
@@ -236,12 +239,12 @@ class ContractionSequence(FactorCalls):
             blocks = self.prepare(PreparedTiles(tiles), source, tiles.rhs_bytes)
         else:
             packed = partial(tile_packing_schedule, tiles)
-            kernel = tile_packing_kernel(tiles)
-            starts = start_buffers([tiles.c.rhs])
+            kernel = tile_packing_kernel(tiles, looks="rhs" in self.looking)
+            starts = (*start_buffers([tiles.c.rhs]), *self._byte("rhs"))
             blocks = self.add_before(kernel, source, tiles.rhs_bytes, packed, starts)
-        product = AmxProduct(tiles, self.epilogue)
+        product = AmxProduct(tiles, self.epilogue, looks="lhs" in self.looking)
         shown = partial(tile_schedule, product)
-        starts = start_buffers([tiles.c.lhs])
+        starts = (*start_buffers([tiles.c.lhs]), *self._byte("lhs"))
         self.call(product.kernel(), shown, tiles.c.lhs.buffer, blocks, *others, *starts)
 
     def _add_words(self, worded: Worded, others: tuple[int, ...]) -> None:
@@ -279,13 +282,11 @@ class ContractionSequence(FactorCalls):
         ring: Ring,
         others: tuple[int, ...],
         add: Callable[[], None],
-        *,
-        is_joined: bool = False,
+        packed: Sequence[str],
     ) -> None:
         """A product on instructions that read subnormal numbers of bf16 as zero; strict mode looks
-        for them first, at columns that it joins in words (is_joined) while it packs them, and where
-        there are any the product is made once more by others. Factors of other types become normal
-        numbers.
+        for them first, at factors that it copies (packed) while it does, and where there are any
+        the product is made once more by others. Factors of other types become normal numbers.
         """
         factors = [(side, f) for side, f in (("lhs", c.lhs), ("rhs", c.rhs)) if f.dtype is dt.BF16]
         if not factors or self.target.mode != "strict":
@@ -295,14 +296,15 @@ class ContractionSequence(FactorCalls):
             (side, factor.buffer)
             for side, factor in factors
             if not self.is_known(factor.buffer) or factor.buffer in self.known.subnormal
-            if not (is_joined and side == "rhs")
         ]
         early = [one for one in looked if one[1] in self.early]
+        later = [one for one in looked if one not in early]
+        copied = [one for one in later if one[0] in packed and not self.is_known(one[1])]
         before = self.told(c, early, is_early=True) if early else None
-        told = self.told(c, [one for one in looked if one not in early], before=before)
-        self.looking = told if is_joined and c.rhs.dtype is dt.BF16 else None
+        told = self.told(c, [one for one in later if one not in copied], before=before)
+        self.looking = {side: told for side, _ in copied}
         add()
-        self.looking = None
+        self.looking = {}
         self._once_more(c, ring, others, told)
 
     def _once_more(self, c: Contraction, ring: Ring, others: tuple[int, ...], told: int) -> None:
@@ -370,15 +372,15 @@ class ContractionSequence(FactorCalls):
         factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
         shown = partial(product_schedule, plan, epilogue)
         starts = start_buffers(read_in_memory(plan))
-        byte = () if plan.rhs is Reading.PACKED else self._byte(plan.contraction.rhs)
+        byte = () if plan.rhs is Reading.PACKED else self._byte("rhs")
         kernel = product_kernel(plan, epilogue, looks=bool(byte))
         self.call(kernel, shown, *factors, *others, *starts, *byte)
 
-    def _byte(self, factor: Operand) -> tuple[int, ...]:
+    def _byte(self, side: str) -> tuple[int, ...]:
         """The byte that is told of subnormal numbers, of a factor that is looked at while it is
         packed.
         """
-        return () if self.looking is None or factor.joined is None else (self.looking,)
+        return (self.looking[side],) if side in self.looking else ()
 
     def _with_prepared(self, plan: ProductPlan) -> ProductPlan:
         """The plan with constants, what a loop keeps, and rows that are copied again and again
@@ -455,7 +457,7 @@ class ContractionSequence(FactorCalls):
             strides = tuple((a.size, getattr(a, side)) for a in batch)
             step = PreparedPanels(packing, strides, operand.offset)
             return self.prepare(step, operand.buffer, size_bytes)
-        starts, byte = start_buffers([operand]), self._byte(operand)
+        starts, byte = start_buffers([operand]), self._byte(side)
         kernel = packing_kernel(packing, batch, operand, side, looks=bool(byte))
         shown = partial(packing_schedule, packing, batch, side, operand.read_from)
         return self.add_before(kernel, operand.buffer, size_bytes, shown, (*starts, *byte))

@@ -1,6 +1,6 @@
 """Tile products: contractions of bf16, f16 and what has 8 bits and less on AMX's matrix units.
 
-    lhs -> blocks [tile of 16 rows][step][row][64 bytes of depth]            in scratch, by a unit
+    lhs -> a block's [tile of 16 rows][step][row][64 bytes of depth]         in scratch, by a unit
     rhs -> blocks [tile of 16 columns][step][depth / group][column][group]   by a kernel before
     2 x 2 tiles of 16 x 16 sums per round of `step` depths; finished sums leave through scratch
 
@@ -9,8 +9,8 @@ elsewhere; the unit takes subnormal bf16 as zero. Elements are those that it mul
 integers and floats become them while they are packed (problem/elements.py).
 
 The unit adds the products of a step to each other first, those of even and of odd depths apart, and
-their sum to the tile's (TDPBF16PS in Intel's manual). Steps are cut into blocks, and the sums of
-blocks are added in f32; integers wrap around in any order.
+their sum to the tile's (TDPBF16PS in Intel's manual). Steps are cut into blocks, so that a unit's
+rows of one stay in a cache; the sums of blocks are added in f32; integers wrap around in any order.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from hlo.ir.dtype import DType
 TILE = ROWS  # Rows and columns of a tile of sums.
 STEP_BYTES = ROW_BYTES
 TILE_BYTES = TILE * STEP_BYTES
+SQUARE_BYTES = 4 * TILE * TILE * 4  # Bytes of 2 x 2 tiles of sums.
 LEAST_ROWS = 9  # Products of fewer rows are bound by memory.
 LEAST_FLOPS = 1 << 19
 UNITS = 16
@@ -75,9 +76,7 @@ class TilePlan(Struct, frozen=True):
     @property
     def block_steps(self) -> int:
         """Steps of which the sums stay in tile registers."""
-        if self.ring.rounds:
-            return cut.rounds if (cut := cut_of((self.steps,), BLOCK_STEPS)) else self.steps
-        return self.steps
+        return cut.rounds if (cut := cut_of((self.steps,), BLOCK_STEPS)) else self.steps
 
     @property
     def blocks(self) -> int:
@@ -98,8 +97,13 @@ class TilePlan(Struct, frozen=True):
 
     @property
     def strip_bytes(self) -> int:
-        """Bytes of one packed tile of rows or columns over all of depth."""
+        """Bytes of one packed tile of columns over all of depth."""
         return self.steps * TILE_BYTES
+
+    @property
+    def row_strip_bytes(self) -> int:
+        """Bytes of one packed tile of rows over a block of steps."""
+        return self.block_steps * TILE_BYTES
 
     @property
     def rhs_bytes(self) -> int:
@@ -109,15 +113,31 @@ class TilePlan(Struct, frozen=True):
 
     @property
     def row_blocks(self) -> int:
+        """A unit's rows of a block of steps fill half of the cache that a core has for itself."""
         pairs = self.row_tiles // 2
-        block_bytes = self.ring.target.machine.second_cache.bytes // 4
-        return min(pairs, max(1, pairs * 2 * self.strip_bytes // block_bytes))
+        block_bytes = self.ring.target.machine.second_cache.bytes // 2
+        return min(pairs, -(-pairs * 2 * self.row_strip_bytes // block_bytes))
 
     @property
     def column_blocks(self) -> int:
+        """The sums of a unit's blocks fill no more than a quarter of that cache."""
+        pairs = self.column_tiles // 2
         wanted = min(UNITS, max(1, self.c.flops >> 24))
         wanted = -(-wanted // (self.c.batches * self.row_blocks))
-        return min(self.column_tiles // 2, wanted)
+        if self.blocks > 1:
+            most = self.ring.target.machine.second_cache.bytes // 4 // SQUARE_BYTES
+            wanted = max(wanted, -(-pairs * self.row_pairs // most))
+        return min(pairs, wanted)
+
+    @property
+    def row_pairs(self) -> int:
+        """Pairs of tiles of rows that a unit takes at most."""
+        return -(-self.row_tiles // 2 // self.row_blocks)
+
+    @property
+    def column_pairs(self) -> int:
+        """The same of columns."""
+        return -(-self.column_tiles // 2 // self.column_blocks)
 
     @property
     def is_lhs_along_depth(self) -> bool:
