@@ -36,6 +36,7 @@ SQUARE_BYTES = 4 * TILE * TILE * 4  # Bytes of 2 x 2 tiles of sums.
 LEAST_ROWS = 9  # Products of fewer rows are bound by memory.
 LEAST_FLOPS = 1 << 19
 UNITS = 16
+ROW_BLOCKS = 4
 # Elements of lhs and rhs, in the order in which they are tried.
 _BYTES = (dt.S8, dt.U8)
 _KINDS = (*((a, b) for a in _BYTES for b in _BYTES), (dt.BF16, dt.BF16), (dt.F16, dt.F16))
@@ -113,10 +114,12 @@ class TilePlan(Struct, frozen=True):
 
     @property
     def row_blocks(self) -> int:
-        """A unit's rows of a block of steps fill half of the cache that a core has for itself."""
+        """A unit's rows of a block of steps fill no more than half of the cache that a core has for
+        itself; some blocks, since whoever takes a part of one packs all of it.
+        """
         pairs = self.row_tiles // 2
         block_bytes = self.ring.target.machine.second_cache.bytes // 2
-        return min(pairs, -(-pairs * 2 * self.row_strip_bytes // block_bytes))
+        return min(pairs, max(ROW_BLOCKS, -(-pairs * 2 * self.row_strip_bytes // block_bytes)))
 
     @property
     def column_blocks(self) -> int:
