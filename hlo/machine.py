@@ -91,15 +91,18 @@ class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     operations, loads: of vectors, begun in a cycle; dots: dot products among these; squares:
     products of two rows by two columns, each of as much work as two dot products (LLVM's model of
-    Neoverse N2 has as many of both, for integers and for bf16). latency: of an addition or a
-    product of floats. load_latency: out of the first cache, into a vector. window: of one chain of
-    operations, beyond which a core finds nothing else to do meanwhile.
+    Neoverse N2 has as many of both, for integers and for bf16). tiled: operations of a matrix unit
+    on elements of 16 bits in the time of one of an f32 product, where it reads its tiles out of the
+    second cache (16 from the first one). latency: of an addition or a product of floats.
+    load_latency: out of the first cache, into a vector. window: of one chain of operations, beyond
+    which a core finds nothing else to do meanwhile.
     """
 
     operations: _Count = 2
     loads: _Count = 2
     dots: _Count = 2
     squares: _Count = 2
+    tiled: _Count = 8
     latency: _Count = 4
     load_latency: _Count = 8
     window: _Count = 190

@@ -119,18 +119,25 @@ class TilePlan(Struct, frozen=True):
         """
         pairs = self.row_tiles // 2
         block_bytes = self.ring.target.machine.second_cache.bytes // 2
-        return min(pairs, max(ROW_BLOCKS, -(-pairs * 2 * self.row_strip_bytes // block_bytes)))
+        wanted = max(
+            min(ROW_BLOCKS, self._units), -(-pairs * 2 * self.row_strip_bytes // block_bytes)
+        )
+        return min(pairs, wanted)
 
     @property
     def column_blocks(self) -> int:
         """The sums of a unit's blocks fill no more than a quarter of that cache."""
         pairs = self.column_tiles // 2
-        wanted = min(UNITS, max(1, self.c.flops >> 24))
-        wanted = -(-wanted // (self.c.batches * self.row_blocks))
+        wanted = -(-self._units // (self.c.batches * self.row_blocks))
         if self.blocks > 1:
             most = self.ring.target.machine.second_cache.bytes // 4 // SQUARE_BYTES
             wanted = max(wanted, -(-pairs * self.row_pairs // most))
         return min(pairs, wanted)
+
+    @property
+    def _units(self) -> int:
+        """Wanted: none is done sooner than another thread is told of it."""
+        return min(UNITS, max(1, self.c.flops >> 24))
 
     @property
     def row_pairs(self) -> int:

@@ -30,25 +30,31 @@ def tile_schedule(product: AmxProduct) -> LoopSchedule:
     plan, c = product.plan, product.c
     rows = _block("i", c.m, plan.row_tiles // 2, plan.row_blocks)
     columns = _block("j", c.n, plan.column_tiles // 2, plan.column_blocks)
-    pairs = rows.step // SQUARE
-    dims = (2 * pairs, plan.steps, TILE, plan.depths)
-    size_bytes = 2 * pairs * plan.strip_bytes
+    dims = (2 * plan.row_pairs, plan.block_steps, TILE, plan.depths)
+    size_bytes = 2 * plan.row_pairs * plan.row_strip_bytes
     lhs = Cache("lhs", dims, c.lhs.dtype.name, size_bytes, Storage.SCRATCH)
-    squares = around((_inner(columns), _inner(rows)), _square(product))
-    inside = around((columns,), squares)
-    packed = around((rows,), (lhs, *_rows(plan, rows), *inside))
+    inside = around((_inner(columns), _inner(rows)), _square(product))
+    packed = _rows(plan, rows)
+    if plan.blocks == 1:
+        body = around((rows,), (lhs, *packed, *around((columns,), inside)))
+    else:
+        block, whole = plan.block_steps * plan.depths, plan.steps * plan.depths
+        blocks = Axis(DEPTH, whole, Role.REDUCED, block)
+        body = around((rows, columns), (lhs, Loop(blocks, (*packed, *inside))))
     remarks = (
         f"sums: {plan.sums.plan} ({plan.tiles.instruction}), chains of {plan.sums.chain} additions"
         " at most",
         f"tiles: 2 x 2 of {TILE} x {TILE} sums, {plan.row_tiles} x {plan.column_tiles} in all",
         f"depth: {plan.steps} steps of {plan.depths}, {plan.blocks} block"
         + "s" * (plan.blocks != 1),
-        "rhs: packed before; lhs: by each unit, unless the one before has",
+        "rhs: packed before; lhs: by each unit"
+        + (", unless the one before has" if plan.blocks == 1 else ", a block of depth at a time"),
     )
     axes = (batches(c), rows, columns)
-    stage = (cached("tile", (SQUARE, SQUARE), plan.ring),)
-    totals = (cached(SUMS, (SQUARE, SQUARE), plan.ring),) if plan.blocks > 1 else ()
-    body = (*stage, *totals, *around((batches(c),), packed))
+    squares = (plan.column_pairs, plan.row_pairs, SQUARE, SQUARE)
+    totals = (cached(SUMS, squares, plan.ring),) if plan.blocks > 1 else ()
+    stage = cached("tile", (SQUARE, SQUARE), plan.ring)
+    body = (stage, *totals, *around((batches(c),), body))
     return schedule_of(axes, body, remarks, scratch_bytes=product.scratch_bytes)
 
 
@@ -71,18 +77,23 @@ def _inner(block: Axis) -> Axis:
     )
 
 
-def _rows(plan: TilePlan, block: Axis) -> Nodes:
-    """A unit's rows to their tiles."""
+def _rows(plan: TilePlan, rows: Axis) -> Nodes:
+    """A unit's rows to their tiles, over a block of depth."""
     fill = Fill("lhs", f"rows of p{plan.c.lhs.buffer}")
-    size, of = min(block.step, block.extent), block.extent
+    size, of = min(rows.step, rows.extent), rows.extent
+    block, whole = plan.block_steps * plan.depths, plan.steps * plan.depths
+    is_part = plan.blocks > 1
     if not plan.is_lhs_along_depth:
         tiles = Axis("i", size, Role.SERIAL, TILE, of=of)
-        quarters = Axis(DEPTH, plan.steps * plan.depths, Role.SERIAL, plan.quarter)
+        quarters = Axis(DEPTH, block, Role.SERIAL, plan.quarter, of=whole if is_part else 0)
         turned = Fill("lhs", f"squares turned in registers, of p{plan.c.lhs.buffer}")
         return (Loop(tiles, (Loop(quarters, (turned,)),)),)
     rest = plan.c.k % plan.depths
     tail, tail_step = (Tail.MASKED, plan.depths) if rest else (Tail.NONE, 0)
-    steps = Axis(DEPTH, plan.c.k, Role.VECTOR, plan.depths, plan.depths, tail, tail_step)
+    steps = Axis(
+        DEPTH, block if is_part else plan.c.k, Role.VECTOR, plan.depths, plan.depths, tail,
+        tail_step, of=plan.c.k if is_part else 0,
+    )  # fmt: skip
     return (Loop(Axis("i", size, Role.SERIAL, of=of), (Loop(steps, (fill,)),)),)
 
 
@@ -102,7 +113,7 @@ def _square(product: AmxProduct) -> Nodes:
     lanes = plan.ring.lanes
     joined = Axis("k", SQUARE * SQUARE, Role.VECTOR, lanes, lanes)
     added = Loop(joined, (Fill(SUMS, f"add of {SUMS} and tile"),))
-    return (Loop(Axis(DEPTH, whole, Role.REDUCED, block), (made, added)), last)
+    return made, added, last
 
 
 def tile_packing_schedule(plan: TilePlan) -> LoopSchedule:

@@ -26,9 +26,6 @@ from hlo.backend.lanes.transposed import turned_parts
 from hlo.backend.lanes.types import storage_scalar
 
 Range = tuple[Value, Value]  # The first one, and the one behind the last.
-# Operations that take as long as one of an f32 product: the unit makes 16 where its tiles are
-# there, and half of that when they come from the second cache.
-AS_ONE = 8
 
 
 class AmxProduct:
@@ -73,7 +70,7 @@ class AmxProduct:
             functions=tuple(self.functions),
             scratch_bytes=self.scratch_bytes,
             bytes_moved=c.batches * moved * plan.item_bytes,
-            flops=c.flops // AS_ONE,
+            flops=c.flops // (plan.ring.target.machine.cycles.tiled * plan.group // 2),
         )
 
     def _unit(self, unit: Value, packed_before: list[Value]) -> list[Value]:
