@@ -32,7 +32,7 @@ MAGIC = b"hlo-object-3\n"
 HEAD_BYTES = len(MAGIC) + DIGEST_BYTES
 OTHERS_WRITE = 0o022
 TEMPORARY = ".new-"
-OWN_NAME = re.compile(rf"p?[0-9a-f]{{64}}|{re.escape(TEMPORARY)}[0-9a-f]{{16}}")
+OWN_NAME = rf"p?[0-9a-f]{{64}}|{re.escape(TEMPORARY)}[0-9a-f]{{16}}"
 FILE_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO shall not keep us waiting
 
 _refused: set[str] = set()  # folders that were named in a warning
@@ -193,7 +193,7 @@ def sweep(place: int, limit: int | None = None) -> None:
     found: list[tuple[float, int, str]] = []
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         for entry in entries:
-            if not OWN_NAME.fullmatch(entry.name):
+            if not re.fullmatch(OWN_NAME, entry.name):
                 continue
             with contextlib.suppress(OSError):
                 status = entry.stat(follow_symlinks=False)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from hlo.choices import MODES
 from hlo.errors import HloError
 from hlo.forking import GATE
-from hlo.formats.program import Program, read_plain
 from hlo.garbage import uncollected
 from hlo.ir.graph import clone_module
 from hlo.ir.instruction import Instruction
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from hlo.backend.memory_map import MemoryMap
     from hlo.backend.profile import Profile
     from hlo.backend.timeline import Slice
+    from hlo.formats.program import Program
     from hlo.machine import Machine
     from hlo.passes.manager import Manager
     from hlo.printer.options import PrintOptions
@@ -59,6 +59,8 @@ def read(path: str, wanted: str | None = None) -> Module:
 def read_program(path: str, wanted: str | None = None) -> Program:
     """As `read`, with the arguments and the result that a snapshot has recorded."""
     GATE.check()
+    from hlo.formats.program import read_plain
+
     found, data = read_plain(path)
     if found is not None and wanted is None:
         return found

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hlo.analysis.call_budget import MOST_COPIED
-from hlo.analysis.factors import factor_of, prologue_of
-from hlo.attributes.window import Window
 from hlo.indexing.queries import keeps_width
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32, F64, DType
@@ -111,6 +109,8 @@ def is_output_fusion(computation: Computation, contraction: Instruction) -> bool
     """Whether a computation finishes the elements of a contraction of two of its parameters, or of
     slices of them or of what it computes from them (factors.py).
     """
+    from hlo.analysis.factors import factor_of, prologue_of
+
     computed: set[Instruction] = set()
     for operand in contraction.operands:
         factor = factor_of(operand)
@@ -223,8 +223,11 @@ def is_padded(contraction: Instruction) -> bool:
     the base between zeros therefore.
     """
     window = contraction.attributes.get("window")
-    if not isinstance(window, Window):
+    if window is None:
         return False
+    from hlo.attributes.window import Window
+
+    assert isinstance(window, Window), "WINDOW"
     if not any(w.pad_low > 0 or w.pad_high > 0 or w.base_dilation > 1 for w in window.dims):
         return False
     # Most programs have no such convolutions, and start without this.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.attributes.window import Window
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import Trait, opcodes
@@ -87,8 +86,12 @@ def grown_dimension(instruction: Instruction) -> tuple[int, bool] | None:
     """The same of one or more arrays: the window is as long as the dimension, and padded before
     it, or after it for reducers whose order is free.
     """
+    if instruction.opcode != "reduce-window":
+        return None
+    from hlo.attributes.window import Window
+
     window = instruction.get("window")
-    if instruction.opcode != "reduce-window" or not isinstance(window, Window):
+    if not isinstance(window, Window):
         return None
     x = instruction.operands[0].shape
     result = instruction.shape.elements[0] if instruction.shape.is_tuple else instruction.shape

@@ -15,7 +15,7 @@ _ESCAPE = (
     rb"\\(?:([abfnrtv\\?'\"])|([0-7]{1,3})|x([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|)"
 )
 _SIMPLE = dict(zip(b"abfnrtv\\?'\"", b"\a\b\f\n\r\t\v\\?'\"", strict=True))
-_PLAIN = re.compile(r"[ !#-&(-\[\]-~]*")  # printable ASCII without quotes and backslash
+_PLAIN = r"[ !#-&(-\[\]-~]*"  # printable ASCII without quotes and backslash
 _BYTES = tuple(
     {9: "\\t", 10: "\\n", 13: "\\r", 34: '\\"', 39: "\\'", 92: "\\\\"}.get(b)
     or (chr(b) if 0x20 <= b < 0x7F else f"\\{b:03o}")
@@ -26,7 +26,7 @@ _BYTES = tuple(
 @lru_cache(maxsize=65536)
 def quoted(text: str) -> str:
     """The text between double quotes, every byte that is not plain escaped (docs/text.md 5.3)."""
-    if _PLAIN.fullmatch(text):
+    if re.fullmatch(_PLAIN, text):
         return f'"{text}"'
     return f'"{escaped(text)}"'
 
@@ -61,7 +61,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
 
 
 _UNFIT = r"[\0\ud800-\udfff]"
-_BLANK = re.compile(r"(?:[ \t\r\n]|/\*.*?\*/|//[^\r\n]*)*", re.DOTALL)
+_BLANK = r"(?s:[ \t\r\n]|/\*.*?\*/|//[^\r\n]*)*"
 
 
 @lru_cache(maxsize=16384)
@@ -72,21 +72,22 @@ def is_raw_dict(text: str, *, alone: bool = False) -> bool:
     """
     if alone and (not (text.startswith("{") and text.endswith("}")) or re.search(_UNFIT, text)):
         return False
-    match = _BLANK.match(text)
+    match = re.match(_BLANK, text)
     start = match.end() if match else 0
     if not text.startswith("{", start):
         return False
     end = dict_end(text, start)
-    return end > 0 and _BLANK.fullmatch(text, end) is not None
+    return end > 0 and re.fullmatch(_BLANK, text[end:]) is not None
 
 
-_DICT_PART = re.compile(r'[^{}"]+|"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+_DICT_PART = r'(?s:[^{}"]+|"(?:[^"\\]|\\.)*"|[{}])'
 
 
 def dict_end(text: str, start: int) -> int:
     """Where the dict that starts at `start` ends: nested braces counted, strings skipped; or -1."""
+    next_part = re.compile(_DICT_PART).match
     depth, at = 0, start
-    while match := _DICT_PART.match(text, at):
+    while match := next_part(text, at):
         at = match.end()
         part = match.group()
         depth += (part == "{") - (part == "}")

@@ -9,6 +9,10 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+# The parser stands above the attributes, so it enters itself here, for those that hold the text of
+# a module: one function text -> Module.
+MODULE_READERS: list[Callable[[str], object]] = []
+
 
 class AttributeKind(Struct, frozen=True, eq=False):
     """rule: the start rule of the grammar that its text follows.

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hlo.attributes.escape import quoted, unquoted
 from hlo.attributes.ints import ints_text
-from hlo.attributes.kind import AttributeKind
+from hlo.attributes.kind import MODULE_READERS, AttributeKind
 from hlo.attributes.tree import Tree, ints_of, subtrees, token_type, tokens
 from hlo.errors import HloError, Violation
 
@@ -161,9 +161,6 @@ class Recovery(Struct, frozen=True):
 
 
 RecoveryTable = tuple[Recovery, ...]
-
-# The parser stands above the attributes, so it enters itself here: one function text -> Module.
-MODULE_READERS: list[Callable[[str], object]] = []
 
 
 def _recovery_table(tree: Tree) -> RecoveryTable:

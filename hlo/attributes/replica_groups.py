@@ -147,8 +147,9 @@ def _mesh_groups(tree: Tree) -> MeshGroups:
     return MeshGroups(mesh, axes)
 
 
-def replica_groups_text(groups: ReplicaGroups, *, expanded: bool = False) -> str:
-    """expanded: as explicit lists (the Fingerprint form)."""
+def replica_groups_text(groups: ReplicaGroups | None, *, expanded: bool = False) -> str:
+    """None: one group of all. expanded: as explicit lists (the Fingerprint form)."""
+    groups = groups or ListGroups()
     if expanded and groups.can_expand:
         return "{" + ",".join(ints_text(g) for g in groups.groups()) + "}"
     return str(groups)

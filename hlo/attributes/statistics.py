@@ -16,6 +16,10 @@ class Statistics(Struct, frozen=True):
     visualizing_index: int = 0
     entries: tuple[tuple[str, float], ...] = ()
 
+    @property
+    def is_shown(self) -> bool:
+        return bool(self.entries)
+
 
 def _statistics(tree: Tree) -> Statistics:
     """The first pair is the index, whatever its name."""

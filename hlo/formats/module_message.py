@@ -6,7 +6,8 @@ stand in post order. HloModuleProto.id is left out: XLA counts modules there.
 
 from __future__ import annotations
 
-from hlo.attributes.origin import MODULE_READERS, Recovery
+from hlo.attributes.kind import MODULE_READERS
+from hlo.attributes.origin import Recovery
 from hlo.attributes.stack_frames import StackFrames
 from hlo.formats.attribute_rows import row
 from hlo.formats.common_rows import COMMON, put_frontend

@@ -12,16 +12,19 @@ Formulas: docs/semantics.md 9 and 10.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hlo.attributes.dim_labels import DimLabels
-from hlo.attributes.window import Window, WindowDim
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Variable
 from hlo.indexing.maps import Case, Condition
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
+
+if TYPE_CHECKING:
+    from hlo.attributes.dim_labels import DimLabels
+    from hlo.attributes.window import Window, WindowDim
 
 Extents = tuple[int, ...]
 
@@ -93,10 +96,11 @@ def window_of(reduction: Instruction) -> Window:
     """What of a reduce-window's window meets elements. A scalar has one without dimensions, which a
     text may leave out.
     """
+    from hlo.attributes.window import Window  # for programs with windows, as those below
+    from hlo.ops.windows import trimmed
+
     window = reduction.attributes.get("window", Window(()))
     assert isinstance(window, Window), "WINDOW"
-    from hlo.ops.windows import trimmed  # for programs with windows
-
     return trimmed(reduction.operands[0].shape.dims, window)
 
 
@@ -114,6 +118,8 @@ def is_inside(window: WindowDim, outputs: int, size: int) -> bool:
     """Whether all positions of so many windows are elements of an array, along a dimension."""
     if not outputs or not window.size:
         return True
+    from hlo.attributes.window import Window
+
     at, place = (affine.of(Variable("", 0, n - 1)) for n in (outputs, window.size))
     _, conditions = _slid(Window((window,)), (at,), (place,), (size,))
     return all(c.always for c in conditions)
@@ -157,12 +163,16 @@ def _contracted(dot: Instruction, index: Index, term: Index) -> list[Case]:
 
 
 def _labels(convolution: Instruction) -> DimLabels:
+    from hlo.attributes.dim_labels import DimLabels
+
     labels = attribute(convolution, "dim_labels")
     assert isinstance(labels, DimLabels), "DIM_LABELS"
     return labels
 
 
 def _window(convolution: Instruction) -> Window:
+    from hlo.attributes.window import Window
+
     window = attribute(convolution, "window") or Window()
     assert isinstance(window, Window), "WINDOW"
     return window

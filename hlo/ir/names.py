@@ -13,7 +13,7 @@ from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 
-_ILLEGAL = re.compile(r"[^A-Za-z0-9_.\-]")
+_ILLEGAL = r"[^A-Za-z0-9_.\-]"  # a text: few names have any
 _NUMBERED = re.compile(r"(.+)\.(-?[0-9]+)", re.DOTALL)
 _LEGAL = re.compile(r"(?!__(?!xla_))[A-Za-z_][A-Za-z0-9_.\-]*")
 
@@ -22,7 +22,7 @@ def sanitised(name: str) -> str:
     """The legal name nearest to a text; a legal name is its own."""
     if _LEGAL.fullmatch(name) and name not in DTYPES:
         return name
-    clean = _ILLEGAL.sub("_", name)
+    clean = re.sub(_ILLEGAL, "_", name)
     if clean and not (clean[0].isalpha() or clean[0] == "_"):
         clean = "_" + clean[1:]
     if clean in DTYPES:

@@ -1,4 +1,8 @@
-"""The op table: one row per opcode, filed by family; families are imported by need."""
+"""The op table: one row per opcode, filed by family; families are imported by need.
+
+What `evaluate` alone needs is imported in it: most programs are compiled, and have nothing computed
+while they are.
+"""
 
 from collections.abc import Iterator
 

@@ -6,13 +6,16 @@ for k in order: result[targets[k]] = f(result[targets[k]], updates[k])
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hlo.ops.applying import applied
 from hlo.ops.axis_reductions import ARITHMETIC, combined, narrowed, operations, widened
-from hlo.ops.callee import Callee
 from hlo.ops.numerics.representation import Array, dtype_of
+
+if TYPE_CHECKING:
+    from hlo.ops.callee import Callee
 
 
 def accumulated_at(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hlo.ops.callee import Callee
+if TYPE_CHECKING:
+    from hlo.ops.callee import Callee
+
 
 Array = np.ndarray
 

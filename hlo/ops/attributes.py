@@ -17,6 +17,7 @@ from typing import Self, TypeVar, get_args
 from msgspec import Struct
 from msgspec.structs import fields
 
+from hlo.attributes.by_need import kind_named
 from hlo.attributes.kind import AttributeKind
 from hlo.ir.instruction import CALLING_ATTRIBUTES
 
@@ -27,14 +28,20 @@ REQUIRED = object()  # Attr.default of an attribute that must be written
 class Attr(Struct, frozen=True):
     """One attribute of an op: what follows the type in a record's field, and its default.
 
+    given: its kind, or the name of one (`ORIGIN`), which is imported when something has such an
+    attribute: few programs have most of those that any instruction may have.
     default REQUIRED: must be written. printed: "given" (whenever held), "unless-default" (held and
     different from the default), "always" (the default is printed too when it is absent), "computed"
     (held or not, by the shapes where XLA prints what they say) or "never" (accepted, not printed).
     """
 
-    kind: AttributeKind
+    given: AttributeKind | str
     default: object = REQUIRED
     printed: str = "unless-default"
+
+    @property
+    def kind(self) -> AttributeKind:
+        return kind_named(self.given) if isinstance(self.given, str) else self.given
 
 
 class Attributes(Struct, frozen=True):

@@ -8,7 +8,7 @@ Source: docs/control.md 2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Generic
+from typing import TYPE_CHECKING, Annotated, Generic
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from hlo.ir.shape import ProgramShape, Shape, compatible
 from hlo.ops.applying import applied
 from hlo.ops.attributes import Attributes, F
 from hlo.ops.axis_reductions import combined, operations
-from hlo.ops.callee import Callee
 from hlo.ops.collective_shapes import (
     bare_shape,
     check_reduction,
@@ -32,11 +31,14 @@ from hlo.ops.collective_shapes import (
     parts,
 )
 from hlo.ops.constraints import check_count, check_dimension, check_operand_count, operand
-from hlo.ops.context import Context
 from hlo.ops.device_groups import check_member, group_mode, own_group
 from hlo.ops.numerics.representation import dtype_of, rounded, widen, wrapped
 from hlo.ops.shape_rules import Ints, check_arrays, text
 from hlo.ops.table import Op, Trait
+
+if TYPE_CHECKING:
+    from hlo.ops.callee import Callee
+    from hlo.ops.context import Context
 
 Array = np.ndarray
 

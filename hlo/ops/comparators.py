@@ -9,6 +9,7 @@ NaN before it compares in total order), and such comparisons joined lexicographi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +18,12 @@ from hlo.ir.graph import computed_from
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.applying import applied
-from hlo.ops.callee import Callee
 from hlo.ops.numerics import reals
 from hlo.ops.numerics.representation import dtype_of, widen
 from hlo.ops.table import OPS, Trait, attribute, evaluation_keywords
+
+if TYPE_CHECKING:
+    from hlo.ops.callee import Callee
 
 Array = np.ndarray
 Key = tuple[Instruction, str, bool]  # the left side's value, comparison type, descending

@@ -15,9 +15,6 @@ from hlo.ir.dtype import DType
 from hlo.ir.shape import Shape
 from hlo.ops.attributes import Attributes
 from hlo.ops.constraints import check_count, check_dimension, check_integral, same_size
-from hlo.ops.extents import cut_pairs
-from hlo.ops.numerics.representation import dtype_of
-from hlo.ops.products import product
 from hlo.ops.shape_rules import Ints, braces, check_arrays, dims_agree, higher_precision, text
 from hlo.ops.table import KernelFamily, Op, Trait
 
@@ -90,6 +87,8 @@ class Dot(Op):
 
     @staticmethod
     def evaluate(lhs: Array, rhs: Array, *, attrs: DotAttributes, shape: Shape) -> Array:
+        from hlo.ops.extents import cut_pairs
+
         dims = attrs.dims
         left, right = dims.lhs_batch + dims.lhs_contracting, dims.rhs_batch + dims.rhs_contracting
         lhs, rhs = cut_pairs(lhs, rhs, left, right)
@@ -144,6 +143,8 @@ def _dot_shape(lhs: Shape, rhs: Shape, dims: DotDims, dtype: DType, without: Int
 
 def dot(lhs: Array, rhs: Array, dims: DotDims, result: DType) -> Array:
     """The sum over contracting dimensions, batch dimensions kept apart."""
+    from hlo.ops.products import product
+
     left, right = dims.lhs_free(lhs.ndim), dims.rhs_free(rhs.ndim)
     batch = tuple(lhs.shape[d] for d in dims.lhs_batch)
     rows = tuple(lhs.shape[d] for d in left)
@@ -412,6 +413,8 @@ def _check_scale(x: Shape, scale: Shape, contracting: Ints, at: str, dims_at: st
 
 def _scaled(x: Array, scale: Array) -> Array:
     """x times its blocks' scales, in f64: exact but for the widest types."""
+    from hlo.ops.numerics.representation import dtype_of
+
     wide = x.astype(np.complex128 if dtype_of(x).is_complex else np.float64)
     if scale.ndim != x.ndim or scale.size == 1 == len(scale.shape or (1,)):
         return wide if scale.ndim == 0 else wide * scale.astype(np.float64).reshape(-1)[0]

@@ -6,7 +6,7 @@ Source: docs/semantics.md 16 and docs/control.md 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Generic
+from typing import TYPE_CHECKING, Annotated, Generic
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.shape import ProgramShape, Shape, compatible
 from hlo.ops.attributes import Attributes, F
-from hlo.ops.callee import Callee
-from hlo.ops.context import Context
 from hlo.ops.shape_rules import text, written
 from hlo.ops.table import KernelFamily, Op, Trait
+
+if TYPE_CHECKING:
+    from hlo.ops.callee import Callee
+    from hlo.ops.context import Context
 
 Array = np.ndarray
 

@@ -12,19 +12,11 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.shape import Shape
 from hlo.ops.attributes import Attributes
-from hlo.ops.bits import packed, unpacked
 from hlo.ops.elementwise_row import common_extents
-from hlo.ops.numerics.conversion import converted
-from hlo.ops.numerics.representation import (
-    Array,
-    codes,
-    dtype_of,
-    from_codes,
-    rounded,
-    widen,
-)
 from hlo.ops.shape_rules import check_array, check_dims, check_kind, text, written
 from hlo.ops.table import Op, Trait
+
+Array = np.ndarray
 
 
 class Convert(Op):
@@ -56,6 +48,8 @@ class Convert(Op):
 
     @staticmethod
     def evaluate(x: Array, *, shape: Shape) -> Array:
+        from hlo.ops.numerics.conversion import converted
+
         return converted(x, shape.dtype)
 
 
@@ -98,6 +92,9 @@ class BitcastConvert(Op):
 
     @staticmethod
     def evaluate(x: Array, *, shape: Shape) -> Array:
+        from hlo.ops.bits import packed, unpacked
+        from hlo.ops.numerics.representation import dtype_of
+
         source, target = dtype_of(x), shape.dtype
         ratio = source.bits // target.bits
         if ratio > 1:
@@ -146,6 +143,8 @@ class ReducePrecision(Op):
 
     @staticmethod
     def evaluate(x: Array, *, attrs: ReducePrecisionAttributes) -> Array:
+        from hlo.ops.numerics.representation import dtype_of, rounded, widen
+
         bits = attrs.exponent_bits, attrs.mantissa_bits
         fmt = dtype_of(x).float_format
         assert fmt is not None
@@ -156,6 +155,8 @@ class ReducePrecision(Op):
 
 def reduced_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
     """The rule of reduce-precision on the bits of an IEEE-like type."""
+    from hlo.ops.numerics.representation import codes, dtype_of
+
     dtype = dtype_of(x)
     fmt = dtype.float_format
     assert fmt is not None
@@ -215,6 +216,9 @@ class StochasticConvert(Op):
 
 
 def _stochastic_integer(x: Array, random: Array, target: DType) -> Array:
+    from hlo.ops.numerics.conversion import converted
+    from hlo.ops.numerics.representation import dtype_of
+
     wide = x.astype(np.float64)
     size = np.abs(wide)
     whole = np.floor(size)
@@ -228,6 +232,9 @@ def _stochastic_integer(x: Array, random: Array, target: DType) -> Array:
 
 def _stochastic_float(x: Array, random: Array, target: DType) -> Array:
     """Between the target's neighbours below and above |x|, by the fraction of the way."""
+    from hlo.ops.numerics.conversion import converted
+    from hlo.ops.numerics.representation import codes, dtype_of, rounded
+
     wide = x.astype(np.float64)
     size = np.abs(wide)
     nearest = rounded(size, target).astype(np.float64)
@@ -243,4 +250,6 @@ def _stochastic_float(x: Array, random: Array, target: DType) -> Array:
 
 
 def _value(code: Array, dtype: DType) -> Array:
+    from hlo.ops.numerics.representation import from_codes
+
     return from_codes(code, dtype).astype(np.float64)

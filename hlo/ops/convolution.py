@@ -17,7 +17,6 @@ from hlo.ir.dtype import DType
 from hlo.ir.shape import UNBOUNDED, Shape
 from hlo.ops.attributes import Attributes
 from hlo.ops.constraints import check_rank
-from hlo.ops.products import summed, terms
 from hlo.ops.shape_rules import Ints, check_arrays, higher_precision, text
 from hlo.ops.table import KernelFamily, Op
 from hlo.ops.windows import (
@@ -95,6 +94,8 @@ class Convolution(Op):
 
     @staticmethod
     def evaluate(lhs: Array, rhs: Array, *, attrs: ConvolutionAttributes, shape: Shape) -> Array:
+        from hlo.ops.products import summed, terms
+
         labels, window = attrs.dim_labels, attrs.window
         groups, batches = attrs.feature_group_count, attrs.batch_group_count
         x = lhs.transpose(labels.lhs_batch, labels.lhs_feature, *labels.lhs_spatial)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Annotated, Generic
+from typing import TYPE_CHECKING, Annotated, Generic
 
 import numpy as np
 
@@ -23,8 +23,6 @@ from hlo.errors import HloError, Violation
 from hlo.ir.literal import Literal
 from hlo.ir.shape import ProgramShape, Shape, shape_text
 from hlo.ops.attributes import Attributes, F
-from hlo.ops.callee import Callee
-from hlo.ops.context import Context
 from hlo.ops.custom_targets import (
     HANDLERS,
     IDENTITIES,
@@ -36,6 +34,10 @@ from hlo.ops.custom_targets import (
 )
 from hlo.ops.shape_rules import written
 from hlo.ops.table import Op, Trait
+
+if TYPE_CHECKING:
+    from hlo.ops.callee import Callee
+    from hlo.ops.context import Context
 
 Array = np.ndarray
 

@@ -6,14 +6,17 @@ Which there are say those who enter theirs: custom_call.py, library_targets.py, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hlo.entered import Entered
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
-from hlo.ops.callee import Callee
-from hlo.ops.context import Context
+
+if TYPE_CHECKING:
+    from hlo.ops.callee import Callee
+    from hlo.ops.context import Context
 
 # Targets that are the identity on one CPU device (docs/control.md 5.4).
 IDENTITIES = (

@@ -12,9 +12,13 @@ the attribute (all-to-all, permute, broadcast). Source: docs/control.md 2.3.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hlo.errors import Violation
-from hlo.ops.context import Context
 from hlo.ops.shape_rules import Ints
+
+if TYPE_CHECKING:
+    from hlo.ops.context import Context
 
 CROSS_REPLICA = "cross_replica"
 CROSS_PARTITION = "cross_partition"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from hlo.ir import dtype as dt
 from hlo.ir.shape import Shape
-from hlo.ops.context import Context
 from hlo.ops.table import KernelFamily, Op, Trait
+
+if TYPE_CHECKING:
+    from hlo.ops.context import Context
 
 Array = np.ndarray
 

@@ -14,7 +14,6 @@ from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.shape import UNBOUNDED, Shape, compatible
 from hlo.ops.constraints import check_dimension, operand
-from hlo.ops.extents import filled_to
 from hlo.ops.movement import DimensionsAttributes
 from hlo.ops.shape_rules import Ints, braces, check_array, text
 from hlo.ops.table import KernelFamily, Op, Trait
@@ -68,6 +67,8 @@ class SetDimensionSize(Op):
 
     @staticmethod
     def evaluate(x: Array, size: Array, *, attrs: DimensionsAttributes, shape: Shape) -> Array:
+        from hlo.ops.extents import filled_to
+
         (along,) = attrs.dimensions[:1]
         bound = shape.dims[along]
         wanted = int(size) if shape.dynamic[along] else bound

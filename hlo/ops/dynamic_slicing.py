@@ -16,7 +16,6 @@ from hlo.errors import Violation
 from hlo.ir.shape import UNBOUNDED, Shape
 from hlo.ops.attributes import Attributes
 from hlo.ops.constraints import check_count, check_integral, check_rank, check_type, operand
-from hlo.ops.extents import bounded
 from hlo.ops.shape_rules import Ints, braces, check_array, text
 from hlo.ops.table import Op, Trait
 
@@ -60,6 +59,8 @@ class DynamicSlice(Op):
     def evaluate(
         *operands: Array, attrs: DynamicSliceAttributes, operand_shapes: tuple[Shape, ...]
     ) -> Array:
+        from hlo.ops.extents import bounded
+
         dims = operand_shapes[0].dims
         starts = _clamped_starts(operands[1:], dims, attrs.dynamic_slice_sizes)
         x = bounded(operands[0], dims, attrs.dynamic_slice_sizes)

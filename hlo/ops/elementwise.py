@@ -18,10 +18,9 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType, Kind
 from hlo.ir.shape import Shape
 from hlo.ops.attributes import Attributes
-from hlo.ops.elementwise_row import broadcast_shape, common_extents, elementwise, refuse
+from hlo.ops.elementwise_row import Array, broadcast_shape, common_extents, elementwise, refuse
 from hlo.ops.identities import all_ones, greatest, least, one, zero
-from hlo.ops.numerics import complexes, integers, reals
-from hlo.ops.numerics.representation import Array, dtype_of, rounded, widen
+from hlo.ops.numerics.by_need import complexes, integers, reals, representation
 from hlo.ops.shape_rules import (
     any_dynamic,
     braces,
@@ -44,8 +43,8 @@ TRANSCENDENTAL = Trait.TRANSCENDENTAL
 FLOAT = frozenset({Kind.FLOAT})
 FLOAT_OR_COMPLEX = FLOAT | COMPLEX
 
-wrapping, arithmetic = integers.wrapping, reals.arithmetic
-transcendental, widened = reals.transcendental, complexes.widened
+wrapping, arithmetic = integers.wrapping.of, reals.arithmetic.of
+transcendental, widened = reals.transcendental.of, complexes.widened.of
 
 
 class RA(Attributes, frozen=True):
@@ -79,11 +78,12 @@ def _imaginary_part(z: Array) -> Array:
 
 def _positive_zero(x: Array) -> Array:
     """NaN of a scale, which has no zero."""
-    return rounded(np.zeros(x.shape, np.float32), dtype_of(x))
+    zeros = np.zeros(x.shape, np.float32)
+    return np.asarray(representation.rounded(zeros, representation.dtype_of(x)))
 
 
 def _is_finite(x: Array) -> Array:
-    return np.asarray(np.isfinite(widen(x)))
+    return np.asarray(np.isfinite(representation.widen(x)))
 
 
 # fmt: off
@@ -272,7 +272,8 @@ class Compare(Op):
     @staticmethod
     def evaluate(x: Array, y: Array, *, attrs: CompareAttributes) -> Array:
         x, y = common_extents((x, y))
-        if not dtype_of(x).is_float:
+        widen = representation.widen
+        if not representation.dtype_of(x).is_float:
             return np.asarray(COMPARISONS[attrs.direction](widen(x), widen(y)))
         total = attrs.type == "TOTALORDER"
         with np.errstate(invalid="ignore"):
@@ -365,8 +366,9 @@ class Clamp(Op):
     @staticmethod
     def evaluate(lo: Array, x: Array, hi: Array) -> Array:
         lo, x, hi = common_extents((lo, x, hi))
-        kind = dtype_of(x).kind
+        kind = representation.dtype_of(x).kind
         if kind is Kind.FLOAT:
             with np.errstate(invalid="ignore"):
-                return reals.minimum(reals.maximum(x, lo), hi)
-        return integers.wrapping(lambda a, b, c: np.minimum(np.maximum(a, b), c))(x, lo, hi)
+                return np.asarray(reals.minimum(reals.maximum(x, lo), hi))
+        clamped = wrapping(lambda a, b, c: np.minimum(np.maximum(a, b), c))
+        return np.asarray(clamped(x, lo, hi))

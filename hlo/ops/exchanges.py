@@ -5,7 +5,7 @@ Source: docs/control.md 2.7 and 2.8.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -14,10 +14,12 @@ from hlo.errors import Violation
 from hlo.ir.shape import Shape
 from hlo.ops.collectives import ChannelAttributes, LaidOutAttributes
 from hlo.ops.constraints import check_integral, check_operand_count, operand
-from hlo.ops.context import Context
 from hlo.ops.device_groups import CROSS_PARTITION, check_member, group_mode, own_group
 from hlo.ops.shape_rules import Ints, check_arrays, dims_agree, same_type, text
 from hlo.ops.table import Op, Trait
+
+if TYPE_CHECKING:
+    from hlo.ops.context import Context
 
 Array = np.ndarray
 IntsList = tuple[Ints, ...]

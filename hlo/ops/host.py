@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -20,9 +20,11 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, compatible
 from hlo.ops.attributes import Attributes
 from hlo.ops.constraints import check_token
-from hlo.ops.context import Context
 from hlo.ops.shape_rules import text
 from hlo.ops.table import Op, Trait
+
+if TYPE_CHECKING:
+    from hlo.ops.context import Context
 
 PAIRS = "_xla_send_recv_source_target_pairs"
 RANGES = "_xla_send_recv_validation"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Generic
+from typing import TYPE_CHECKING, Annotated, Generic
 
 import numpy as np
 
@@ -16,9 +16,7 @@ from hlo.attributes.names import COMPUTATION
 from hlo.attributes.scalars import BOOL, INT64
 from hlo.errors import Violation
 from hlo.ir.shape import UNBOUNDED, ProgramShape, Shape
-from hlo.ops.accumulation import accumulated_at
 from hlo.ops.attributes import Attributes, F
-from hlo.ops.callee import Callee
 from hlo.ops.constraints import (
     check_count,
     check_dimensions,
@@ -28,10 +26,12 @@ from hlo.ops.constraints import (
     check_sorted_dimensions,
     operand,
 )
-from hlo.ops.extents import bounded
 from hlo.ops.reducers import reducer_results
 from hlo.ops.shape_rules import Ints, braces, check_array, check_arrays, text
 from hlo.ops.table import KernelFamily, Op, Trait
+
+if TYPE_CHECKING:
+    from hlo.ops.callee import Callee
 
 Array = np.ndarray
 
@@ -119,6 +119,8 @@ class Gather(Op):
     def evaluate(
         x: Array, indices: Array, *, attrs: GatherAttributes, operand_shapes: tuple[Shape, ...]
     ) -> Array:
+        from hlo.ops.extents import bounded
+
         dims = operand_shapes[0].dims
         window = _window_dims(len(dims), attrs.collapsed_slice_dims, attrs.operand_batching_dims)
         vectors = _index_vectors(indices, attrs.index_vector_dim)
@@ -355,6 +357,8 @@ class Scatter(Op):
 
     @staticmethod
     def evaluate(*operands: Array, attrs: ScatterAttributes[Callee]) -> object:
+        from hlo.ops.accumulation import accumulated_at
+
         n = len(operands) // 2
         inputs, indices, updates = operands[:n], operands[n], operands[n + 1 :]
         dims = inputs[0].shape

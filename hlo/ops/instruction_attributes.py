@@ -7,27 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hlo.attributes.backend_config import BACKEND_CONFIG
-from hlo.attributes.frontend import FRONTEND_ATTRIBUTES
-from hlo.attributes.metadata import METADATA
 from hlo.attributes.names import INSTRUCTIONS
-from hlo.attributes.origin import ORIGIN
-from hlo.attributes.result_accuracy import RESULT_ACCURACY, ResultAccuracy
 from hlo.attributes.scalars import BOOLS
-from hlo.attributes.sharding import SHARDING
-from hlo.attributes.statistics import STATISTICS, Statistics
 from hlo.ops.attributes import Attr
 
 # parameter_replication belongs to parameter alone and is printed before all others; result_accuracy
 # to the rows that have it.
 INSTRUCTION_ATTRS: Mapping[str, Attr] = {
     "parameter_replication": Attr(BOOLS, None),
-    "sharding": Attr(SHARDING, None),
-    "frontend_attributes": Attr(FRONTEND_ATTRIBUTES, ()),
+    "sharding": Attr("SHARDING", None),
+    "frontend_attributes": Attr("FRONTEND_ATTRIBUTES", ()),
     "control-predecessors": Attr(INSTRUCTIONS, ()),
-    "statistics": Attr(STATISTICS, Statistics()),
-    "result_accuracy": Attr(RESULT_ACCURACY, ResultAccuracy()),
-    "origin": Attr(ORIGIN, None),
-    "metadata": Attr(METADATA, None),
-    "backend_config": Attr(BACKEND_CONFIG, ""),
+    "statistics": Attr("STATISTICS", None),
+    "result_accuracy": Attr("RESULT_ACCURACY", None),
+    "origin": Attr("ORIGIN", None),
+    "metadata": Attr("METADATA", None),
+    "backend_config": Attr("BACKEND_CONFIG", ""),
 }

@@ -6,7 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from hlo.ir.computation import Computation
+from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Ints, ProgramShape, Shape
@@ -63,3 +66,14 @@ def transposed(x: Instruction, order: Ints) -> Instruction:
         return x
     shape = x.shape.with_dims([x.shape.dims[d] for d in order])
     return make(x, "transpose", x, shape=shape, dimensions=order)
+
+
+def number_of(like: Instruction, value: float, dtype: DType) -> Instruction:
+    """A scalar constant."""
+    return make_constant(like, Literal(Shape.array(dtype, ()), np.array(value, dtype.numpy)))
+
+
+def spread(like: Instruction, scalar: Instruction, shape: Shape) -> Instruction:
+    """A scalar everywhere."""
+    wanted = Shape.array(scalar.shape.dtype, shape.dims)
+    return make(like, "broadcast", scalar, shape=wanted, dimensions=())

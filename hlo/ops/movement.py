@@ -18,7 +18,6 @@ from hlo.errors import Violation
 from hlo.ir.layout import Layout
 from hlo.ir.shape import UNBOUNDED, Shape
 from hlo.ops.attributes import Attributes
-from hlo.ops.bits import reinterpreted
 from hlo.ops.constraints import (
     check_dimension,
     check_dimensions,
@@ -29,7 +28,7 @@ from hlo.ops.constraints import (
     operand,
     same_size,
 )
-from hlo.ops.numerics.representation import rounded, wrapped
+from hlo.ops.numerics.by_need import representation
 from hlo.ops.shape_rules import (
     Ints,
     any_dynamic,
@@ -80,9 +79,10 @@ class Iota(Op):
     def evaluate(*, attrs: IotaAttributes, shape: Shape) -> Array:
         counting = np.arange(shape.dims[attrs.iota_dimension])
         if shape.dtype.is_integral:
-            values = wrapped(counting, shape.dtype)
+            values = representation.wrapped(counting, shape.dtype)
         else:
-            real = rounded(counting.astype(np.float64), shape.dtype.component)
+            wide = counting.astype(np.float64)
+            real = representation.rounded(wide, shape.dtype.component)
             values = real.astype(shape.dtype.numpy)
         along = [1] * shape.rank
         along[attrs.iota_dimension] = -1
@@ -262,6 +262,8 @@ class Bitcast(Op):
 
     @staticmethod
     def evaluate(x: Array, *, shape: Shape, operand_shapes: tuple[Shape, ...]) -> Array:
+        from hlo.ops.bits import reinterpreted  # of programs that are evaluated
+
         source = operand_shapes[0]
         assert source.layout is not None, "an array has a layout"
         assert shape.layout is not None, "an array has a layout"

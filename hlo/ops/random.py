@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -13,12 +13,13 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType, Kind
 from hlo.ir.shape import Shape
 from hlo.ops.attributes import Attributes
-from hlo.ops.context import Context
-from hlo.ops.numerics.conversion import converted
-from hlo.ops.numerics.generators import philox_bits, threefry_bits
-from hlo.ops.numerics.representation import Array, from_codes, rounded, widen, wrapped
 from hlo.ops.shape_rules import check_array, check_kind, text, written
 from hlo.ops.table import KernelFamily, Op, Trait
+
+if TYPE_CHECKING:
+    from hlo.ops.context import Context
+
+Array = np.ndarray
 
 MASK64 = 2**64 - 1
 FIRST_STATE = 117515157  # The first state of every rng-get-and-update-state.
@@ -62,6 +63,8 @@ class RngBitGenerator(Op):
     def evaluate(
         state: Array, *, attrs: RngBitGeneratorAttributes, shape: Shape
     ) -> tuple[Array, Array]:
+        from hlo.ops.numerics.generators import philox_bits, threefry_bits
+
         bits = shape.elements[1]
         words = [int(word) for word in state]
         wide = bits.dtype.bits == 64
@@ -77,6 +80,8 @@ class RngBitGenerator(Op):
 
 def _as_bits(words: Array, dtype: DType) -> Array:
     """The low bits of each word as an element."""
+    from hlo.ops.numerics.representation import from_codes
+
     bits = words.astype(np.dtype(f"u{dtype.item_bytes}"))
     mask = bits.dtype.type((1 << dtype.bits) - 1)
     return from_codes(bits & mask, dtype)
@@ -145,6 +150,8 @@ def _unit_interval(words: Array) -> Array:
 
 def _uniform_float(a: Array, b: Array, words: Array, dtype: DType) -> Array:
     """u (b - a) + a with as many bits as the type holds; never b itself."""
+    from hlo.ops.numerics.representation import rounded
+
     fmt = dtype.float_format
     assert fmt is not None
     low, high = a.astype(np.float64), b.astype(np.float64)
@@ -156,6 +163,8 @@ def _uniform_float(a: Array, b: Array, words: Array, dtype: DType) -> Array:
 
 def _uniform_integer(a: Array, b: Array, words: Array, dtype: DType) -> Array:
     """a + bits mod (b - a), in unsigned arithmetic; a where the range is empty."""
+    from hlo.ops.numerics.representation import widen, wrapped
+
     bits = words[0].astype(np.uint64) | (words[1].astype(np.uint64) << np.uint64(32))
     span = (widen(b).astype(np.uint64) - widen(a).astype(np.uint64)) & np.uint64(
         (1 << dtype.bits) - 1
@@ -166,6 +175,8 @@ def _uniform_integer(a: Array, b: Array, words: Array, dtype: DType) -> Array:
 
 def _normal(mean: Array, deviation: Array, words: Array, dtype: DType) -> Array:
     """Box and Muller, "A note on the generation of random normal deviates", 1958."""
+    from hlo.ops.numerics.conversion import converted
+
     u1 = np.maximum((words[0].astype(np.float64) + 0.5) * 2.0**-32, 1e-7)
     u2 = words[1].astype(np.float64) * 2.0**-32
     drawn = np.sqrt(-2 * np.log(u1)) * np.cos(2 * np.pi * u2)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,12 +18,12 @@ from hlo.errors import Violation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import ProgramShape, Shape
-from hlo.ops.applying import applied
-from hlo.ops.callee import Callee
 from hlo.ops.constraints import operand
-from hlo.ops.numerics.representation import wrapped
 from hlo.ops.shape_rules import same_type, text
 from hlo.ops.table import Trait, has_trait
+
+if TYPE_CHECKING:
+    from hlo.ops.callee import Callee
 
 Array = np.ndarray
 
@@ -70,6 +71,8 @@ def _check_result(f: ProgramShape, k: int, result: Shape, x: Shape, init: Shape,
 
 def reduced_by(f: Callee, rows: Sequence[Array], inits: Sequence[Array]) -> tuple[Array, ...]:
     """The reduction of f over the first axis of rows [count, kept...], from inits, in order."""
+    from hlo.ops.applying import applied
+
     kept = rows[0].shape[1:]
     accumulators = tuple(np.broadcast_to(z, kept) for z in inits)
     if len(rows[0]) > 8 and f.is_elementwise and _is_associative(f, rows):
@@ -81,6 +84,8 @@ def reduced_by(f: Callee, rows: Sequence[Array], inits: Sequence[Array]) -> tupl
 
 
 def _halved(f: Callee, rows: Sequence[Array]) -> tuple[Array, ...]:
+    from hlo.ops.applying import applied
+
     level = tuple(rows)
     while len(level[0]) > 1:
         even = len(level[0]) // 2 * 2
@@ -91,6 +96,8 @@ def _halved(f: Callee, rows: Sequence[Array]) -> tuple[Array, ...]:
 
 def _is_associative(f: Callee, rows: Sequence[Array]) -> bool:
     """Whether f only compares and chooses, and does so associatively on values such as these."""
+    from hlo.ops.applying import applied
+
     if not all(_is_choice(i) for i in f.computation.instructions) or len(rows) > 2:
         return False
     if any(x.dtype.kind == "c" for x in rows):
@@ -118,6 +125,8 @@ def _has_nan(x: Array) -> bool:
 
 def _samples(dtype: DType, *, with_nan: bool) -> Array:
     """Values whose triples show every order that three values can have."""
+    from hlo.ops.numerics.representation import wrapped
+
     if dtype.is_pred:
         return np.array([False, True])
     if not dtype.is_float:

@@ -6,7 +6,7 @@ Source: docs/semantics.md 9.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Generic
+from typing import TYPE_CHECKING, Annotated, Generic
 
 import numpy as np
 
@@ -15,10 +15,7 @@ from hlo.attributes.names import COMPUTATION
 from hlo.attributes.scalars import BOOL, INT64
 from hlo.errors import Violation
 from hlo.ir.shape import ProgramShape, Shape
-from hlo.ops.applying import applied
 from hlo.ops.attributes import Attributes, F
-from hlo.ops.axis_reductions import combined, narrowed, operations, reduced_over, widened
-from hlo.ops.callee import Callee
 from hlo.ops.constraints import (
     check_count,
     check_dimension,
@@ -27,10 +24,12 @@ from hlo.ops.constraints import (
     check_same_dims,
     operand,
 )
-from hlo.ops.numerics.representation import dtype_of
 from hlo.ops.reducers import reduced_by, reducer_results
 from hlo.ops.shape_rules import Ints, braces, check_array, check_arrays, dims_agree, same_type, text
 from hlo.ops.table import KernelFamily, Op, Trait
+
+if TYPE_CHECKING:
+    from hlo.ops.callee import Callee
 
 Array = np.ndarray
 
@@ -71,6 +70,8 @@ class Reduce(Op):
 
     @staticmethod
     def evaluate(*operands: Array, attrs: ReduceAttributes[Callee]) -> object:
+        from hlo.ops.axis_reductions import operations
+
         n = len(operands) // 2
         inputs, inits = operands[:n], operands[n:]
         axes = tuple(sorted(attrs.dimensions))
@@ -96,6 +97,9 @@ def inputs_and_inits(operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequen
 
 
 def _reduced_simply(operation: str, x: Array, z: Array, axes: Ints) -> Array:
+    from hlo.ops.axis_reductions import combined, narrowed, reduced_over, widened
+    from hlo.ops.numerics.representation import dtype_of
+
     dtype = dtype_of(x)
     total = reduced_over(operation, widened(x, dtype), axes, dtype)
     return narrowed(combined(operation, widened(z, dtype), total), dtype)
@@ -142,6 +146,8 @@ class Map(Op):
 
     @staticmethod
     def evaluate(*xs: Array, attrs: MapAttributes[Callee]) -> Array:
+        from hlo.ops.applying import applied
+
         return applied(attrs.to_apply, xs)[0]
 
 

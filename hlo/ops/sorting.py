@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Generic
+from typing import TYPE_CHECKING, Annotated, Generic
 
 import numpy as np
 
@@ -13,8 +13,6 @@ from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.shape import UNBOUNDED, ProgramShape, Shape
 from hlo.ops.attributes import Attributes, F
-from hlo.ops.callee import Callee
-from hlo.ops.comparators import merge_order, sort_keys
 from hlo.ops.constraints import (
     check_count,
     check_dimension,
@@ -22,10 +20,11 @@ from hlo.ops.constraints import (
     check_same_dims,
     operand,
 )
-from hlo.ops.numerics import reals
-from hlo.ops.numerics.representation import dtype_of, widen
 from hlo.ops.shape_rules import Ints, check_array, check_arrays, same_type, text
 from hlo.ops.table import KernelFamily, Op, Trait
+
+if TYPE_CHECKING:
+    from hlo.ops.callee import Callee
 
 Array = np.ndarray
 
@@ -86,6 +85,8 @@ class Sort(Op):
 
 
 def _order(xs: tuple[Array, ...], along: int, f: Callee) -> Array:
+    from hlo.ops.comparators import merge_order, sort_keys
+
     keys = sort_keys(f.computation, xs)
     if keys is not None:
         order = np.argsort(keys[-1], axis=along, kind="stable")
@@ -134,6 +135,9 @@ class TopK(Op):
 
     @staticmethod
     def evaluate(x: Array, *, attrs: TopKAttributes) -> tuple[Array, Array]:
+        from hlo.ops.numerics import reals
+        from hlo.ops.numerics.representation import dtype_of, widen
+
         key = reals.total_order(x) if dtype_of(x).is_float else widen(x)
         order = np.argsort(~key if attrs.largest else key, axis=-1, kind="stable")[..., : attrs.k]
         return np.take_along_axis(x, order, -1), order.astype(np.int32)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Annotated, Generic
+from typing import TYPE_CHECKING, Annotated, Generic
 
 import numpy as np
 
@@ -15,13 +15,8 @@ from hlo.attributes.names import COMPUTATION
 from hlo.attributes.window import WINDOW, Window
 from hlo.errors import Violation
 from hlo.ir.shape import ProgramShape, Shape
-from hlo.ops.accumulation import accumulated_at
-from hlo.ops.applying import applied
 from hlo.ops.attributes import Attributes, F
-from hlo.ops.axis_reductions import combined, narrowed, operations, wide_identity, widened
-from hlo.ops.callee import Callee
 from hlo.ops.constraints import check_scalar
-from hlo.ops.numerics.representation import dtype_of
 from hlo.ops.reducers import reducer_results
 from hlo.ops.reduction import inputs_and_inits
 from hlo.ops.shape_rules import check_arrays, dims_agree, same_type, text
@@ -38,6 +33,9 @@ from hlo.ops.windows import (
     result_sizes,
     trimmed,
 )
+
+if TYPE_CHECKING:
+    from hlo.ops.callee import Callee
 
 Array = np.ndarray
 
@@ -76,6 +74,8 @@ class ReduceWindow(Op):
 
     @staticmethod
     def evaluate(*operands: Array, attrs: ReduceWindowAttributes[Callee]) -> object:
+        from hlo.ops.axis_reductions import operations
+
         window = attrs.window
         n = len(operands) // 2
         inputs, inits = operands[:n], operands[n:]
@@ -92,6 +92,9 @@ class ReduceWindow(Op):
 
 def _slid(operation: str, x: Array, z: Array, window: Window) -> Array:
     """One dimension after the other, each window put together from halves: O(size log window)."""
+    from hlo.ops.axis_reductions import combined, narrowed, wide_identity, widened
+    from hlo.ops.numerics.representation import dtype_of
+
     dtype = dtype_of(x)
     dims = result_sizes(x.shape, window)
     if 0 in dims:
@@ -105,6 +108,8 @@ def _slid(operation: str, x: Array, z: Array, window: Window) -> Array:
 
 def _slid_along(operation: str, x: Array, d: int, size: int, step: int) -> Array:
     """Reductions of `size` elements, `step` apart, from every start along dimension d."""
+    from hlo.ops.axis_reductions import combined
+
     x = np.moveaxis(x, d, 0)
     count = len(x) - (size - 1) * step
     result, done, power, width = None, 0, x, 1
@@ -125,6 +130,8 @@ def _slid_along(operation: str, x: Array, d: int, size: int, step: int) -> Array
 def _called_window(
     f: Callee, inputs: tuple[Array, ...], inits: tuple[Array, ...], window: Window
 ) -> tuple[Array, ...]:
+    from hlo.ops.applying import applied
+
     dims = result_sizes(inputs[0].shape, window)
     accumulators = tuple(np.broadcast_to(z, dims) for z in inits)
     if 0 in dims or 0 in inputs[0].shape:
@@ -202,6 +209,8 @@ class SelectAndScatter(Op):
     def evaluate(
         x: Array, source: Array, init: Array, *, attrs: SelectAndScatterAttributes[Callee]
     ) -> Array:
+        from hlo.ops.accumulation import accumulated_at
+
         window = attrs.window
         check_walk(x.shape, window)
         window = trimmed(x.shape, window)
@@ -226,6 +235,8 @@ def _check_select(select: ProgramShape, x: Shape) -> None:
 
 def _winners(x: Array, window: Window, select: Callee) -> tuple[Array, Array]:
     """The linear index of each window's winner, and whether the window has any element."""
+    from hlo.ops.applying import applied
+
     dims = tuple(result_size(n, w) for n, w in zip(x.shape, window.dims, strict=True))
     chosen, exists = np.zeros(dims, np.int64), np.zeros(dims, bool)
     flat = x.reshape(-1)

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hlo.attributes.escape import unquoted
-from hlo.attributes.stack_frames import build_stack_frames
 from hlo.errors import HloError, Note, Violation
 from hlo.ir.instruction import Instruction
 from hlo.ir.layout import Layout
@@ -156,6 +155,8 @@ class Actions:
         self.builder.module.attributes = self._built(HEADER, parts[1], None) or {}
 
     def tables(self, parts: list[object]) -> None:
+        from hlo.attributes.stack_frames import build_stack_frames
+
         tree = type("Tables", (), {"children": parts, "data": "tables"})()
         try:
             self.builder.tables = build_stack_frames(tree)

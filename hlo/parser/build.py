@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 from hlo.attributes.kind import AttributeKind
-from hlo.attributes.sharding import repeated
 from hlo.errors import Violation
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
@@ -364,6 +363,8 @@ def check_required(opcode: str, attrs: Mapping[str, Attr], given: Mapping[str, o
 def _complete(opcode: str, shape: Shape, attributes: dict[str, object]) -> None:
     """What depends on the final shape: one sharding per leaf, one replication flag per leaf."""
     if "sharding" in attributes and shape.is_tuple:
+        from hlo.attributes.sharding import repeated
+
         attributes["sharding"] = repeated(cast("Sharding", attributes["sharding"]), shape)
     if "parameter_replication" in attributes:
         _check_replication(opcode, shape, attributes["parameter_replication"])

@@ -11,7 +11,6 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.attributes.sparsity import SparsityConfig
 from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
@@ -295,7 +294,11 @@ def _conditional(draft: Draft) -> None:
 
 
 def _convolution(draft: Draft) -> None:
-    if draft.attributes.get("sparsity_config") == SparsityConfig():
+    if "sparsity_config" not in draft.attributes:
+        return
+    from hlo.attributes.sparsity import SparsityConfig
+
+    if draft.attributes["sparsity_config"] == SparsityConfig():
         del draft.attributes["sparsity_config"]
 
 

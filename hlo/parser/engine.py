@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hlo.parser.grammar import marker
-from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds, is_opcode
+from hlo.parser.kinds import HEADER, PAYLOADS, allowed_attributes, attribute_kind, is_opcode
 from hlo.parser.lexer import END, Lexer, Token
 from hlo.parser.stacks import (
     Action,
@@ -113,7 +113,7 @@ class Machine:
         from hlo.parser.wording import near  # of faults, as below
 
         word = name.value[:-1]
-        allowed = attribute_kinds(owner)
+        allowed = allowed_attributes(owner)
         what = "the module's header" if owner == HEADER else owner
         message = f"{word} is not an attribute of {what}"
         start, end = name.start_pos, name.end_pos - 1

@@ -1,12 +1,10 @@
-"""What is done when a whole module has been read: checks, frames numbered anew, unique names."""
+"""What is done when a whole module has been read: checks, frames numbered anew
+(hlo/parser/frames.py), unique names."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from hlo.attributes.aliasing import InputAlias
-from hlo.attributes.metadata import Metadata
-from hlo.attributes.stack_frames import StackFrames, interned
 from hlo.errors import Violation
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
@@ -22,7 +20,11 @@ def finish_module(module: Module, tables: object | None, *, entry_first: bool = 
     """
     _check_aliases(module)
     _check_async_callers(module)
-    _intern_frames(module, tables if isinstance(tables, StackFrames) else StackFrames())
+    instructions = [i for c in module.computations for i in c.instructions]
+    if any("metadata" in i.attributes for i in instructions):
+        from hlo.parser.frames import intern_frames
+
+        intern_frames(module, instructions, tables)
     if not has_unique_names(module):
         order = module.computations
         if entry_first:
@@ -52,6 +54,10 @@ def _check_aliases(module: Module) -> None:
     """Every aliased output is a place in the root's shape."""
     root = module.entry.root.shape
     aliases = module.attributes.get("input_output_alias", ())
+    if not aliases:
+        return
+    from hlo.attributes.aliasing import InputAlias
+
     for alias in aliases:  # type: ignore[attr-defined]  # a tuple of InputAlias
         assert isinstance(alias, InputAlias), "what the kind builds"
         shape: Shape = root
@@ -79,30 +85,3 @@ def _check_async_callers(module: Module) -> None:
                 )
                 raise Violation("call-signature", "calls", found, "one async-start per computation")
             callers[wrapped] = instruction
-
-
-def _intern_frames(module: Module, tables: StackFrames) -> None:
-    """Number the stack frames by first use; an id that leads nowhere becomes 0."""
-    instructions = [i for c in module.computations for i in c.instructions]
-    ids = [
-        metadata.stack_frame_id
-        for i in instructions
-        if isinstance(metadata := i.attributes.get("metadata"), Metadata)
-        and metadata.stack_frame_id
-    ]
-    if not ids:
-        return
-    used, numbers = interned(tables, ids)
-    module.stack_frames = used if used.frames else None
-    if all(old == new for old, new in numbers.items()):
-        return
-    renumbered: dict[Metadata, Metadata] = {}
-    for instruction in instructions:
-        metadata = instruction.attributes.get("metadata")
-        if not isinstance(metadata, Metadata) or not metadata.stack_frame_id:
-            continue
-        new = renumbered.get(metadata)
-        if new is None:
-            number = numbers[metadata.stack_frame_id]
-            new = renumbered[metadata] = replace(metadata, stack_frame_id=number)
-        instruction.attributes = {**instruction.attributes, "metadata": new}

@@ -9,36 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from hlo.attributes.aliasing import OUTPUT_TO_OPERAND_ALIASING
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.names import COMPUTATION
 from hlo.attributes.scalars import STRING
+from hlo.ops.attributes import Attr
 from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS
 from hlo.ops.module_attributes import MODULE_ATTRS
 from hlo.ops.table import OPS
 
 HEADER = "HloModule"  # what stands for an opcode where a header's attributes are looked up
 
-_HEADER = {name: attr.kind for name, attr in MODULE_ATTRS.items()}
-_ANY_INSTRUCTION = {
-    name: attr.kind for name, attr in INSTRUCTION_ATTRS.items() if name != "result_accuracy"
-}
+_ANY_INSTRUCTION = {n: attr for n, attr in INSTRUCTION_ATTRS.items() if n != "result_accuracy"}
 PAYLOADS = {"constant": "AS_LITERAL", "parameter": "AS_NUMBER"}  # what else parentheses may hold
 _PAYLOAD_NAMES = {"constant": "literal", "parameter": "parameter_number"}
 ASYNC_SUFFIXES = ("-start", "-update", "-done")
-_THREAD = {"async_execution_thread": STRING}
-_ASYNC: Mapping[str, Mapping[str, AttributeKind]] = {
-    "async-start": {
-        **_THREAD,
-        "calls": COMPUTATION,
-        "output_to_operand_aliasing": OUTPUT_TO_OPERAND_ALIASING,
-    },
-    "async-update": {
-        **_THREAD,
-        "calls": COMPUTATION,
-        "output_to_operand_aliasing": OUTPUT_TO_OPERAND_ALIASING,
-    },
-    "async-done": {**_THREAD, "calls": COMPUTATION},
+_CALLED = Attr(COMPUTATION)
+_THREAD = {"async_execution_thread": Attr(STRING)}
+_ALIASING = {"output_to_operand_aliasing": Attr("OUTPUT_TO_OPERAND_ALIASING")}
+_ASYNC: Mapping[str, Mapping[str, Attr]] = {
+    "async-start": {**_THREAD, "calls": _CALLED, **_ALIASING},
+    "async-update": {**_THREAD, "calls": _CALLED, **_ALIASING},
+    "async-done": {**_THREAD, "calls": _CALLED},
 }
 
 
@@ -64,27 +55,28 @@ def is_opcode(word: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def attribute_kinds(opcode: str) -> Mapping[str, AttributeKind]:
+def allowed_attributes(opcode: str) -> Mapping[str, Attr]:
     """The attributes that text may give to an opcode; empty for an unknown one."""
     if opcode == HEADER:
-        return _HEADER
+        return MODULE_ATTRS
     if opcode in _ASYNC:
         return {**_ASYNC[opcode], **_ANY_INSTRUCTION}
     if opcode in OPS:
         payload = _PAYLOAD_NAMES.get(opcode)
-        own = {n: a.kind for n, a in OPS[opcode].attrs.items() if n != payload}
+        own = {n: a for n, a in OPS[opcode].attrs.items() if n != payload}
         if opcode == "custom-call":
-            own["to_apply"] = COMPUTATION  # an old spelling of called_computations={...}
+            own["to_apply"] = _CALLED  # an old spelling of called_computations={...}
         return {**own, **_ANY_INSTRUCTION}
     parts = async_parts(opcode)
     if parts is None:
         return {}
     base, suffix = parts
     if suffix == "-start":
-        return {**attribute_kinds(base), **_ASYNC["async-start"]}
-    return {**_THREAD, "output_to_operand_aliasing": OUTPUT_TO_OPERAND_ALIASING, **_ANY_INSTRUCTION}
+        return {**allowed_attributes(base), **_ASYNC["async-start"]}
+    return {**_THREAD, **_ALIASING, **_ANY_INSTRUCTION}
 
 
 def attribute_kind(opcode: str, name: str) -> AttributeKind | None:
     """The kind of one attribute of an opcode; None: it has no such attribute."""
-    return attribute_kinds(opcode).get(name)
+    attr = allowed_attributes(opcode).get(name)
+    return None if attr is None else attr.kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo.attributes.origin import MODULE_READERS
+from hlo.attributes.kind import MODULE_READERS
 from hlo.errors import HloError, HloErrors, Violation
 from hlo.garbage import uncollected
 from hlo.ir.module import Module
@@ -11,8 +11,6 @@ from hlo.parser.actions import Actions, reading
 from hlo.parser.build import ModuleBuilder
 from hlo.parser.engine import Fault, Machine
 from hlo.parser.lexer import Lexer
-from hlo.parser.lines import read_lines
-from hlo.parser.pieces import Declined, read_piece
 from hlo.parser.stacks import Callbacks
 from hlo.source import Source, Span
 
@@ -31,6 +29,8 @@ def parse(text: str, name: str = "<string>") -> Module:
 def _read(source: Source, start: str) -> Module:
     text = source.text
     if len(text) >= SMALL and start != "instruction_text":
+        from hlo.parser.pieces import Declined  # short texts need no reading line by line
+
         try:
             return fast(source, start)
         except Declined:
@@ -40,6 +40,8 @@ def _read(source: Source, start: str) -> Module:
 
 def parse_shape(text: str) -> Shape:
     """One shape; raises HloErrors."""
+    from hlo.parser.pieces import read_piece
+
     try:
         shape = read_piece("shape_text", text)
     except Fault as fault:
@@ -61,6 +63,9 @@ def start_rule(text: str) -> str:
 
 def fast(source: Source, start: str) -> Module:
     """Reading line by line; raises Declined where the text is not plain or not right."""
+    from hlo.parser.lines import read_lines
+    from hlo.parser.pieces import Declined
+
     builder = read_lines(source, header=start == "module_text")
     try:
         return _finished(builder, start)

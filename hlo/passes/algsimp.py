@@ -14,8 +14,10 @@ def _enter(opcode: str) -> None:
     a test holds these to it.
     """
     match opcode:
-        case "reduce" | "reduce-window":
-            from hlo.passes.patterns import reduction  # noqa: F401
+        case "reduce":
+            from hlo.passes.patterns import reduction
+        case "reduce-window":
+            from hlo.passes.patterns import reduction, windowed_reduction  # noqa: F401
         case "dot" | "transpose":
             from hlo.passes.patterns import contraction
         case "convolution":
@@ -62,6 +64,7 @@ def all_rules() -> dict[str, Rule]:
         ordering,
         reduction,
         slicing,
+        windowed_reduction,
     )
 
     return {rule.name: rule for rule in RULES.in_order()}

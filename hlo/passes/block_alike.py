@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from hlo.analysis.block_size import best_block
 from hlo.analysis.blocking import Block, Span, cuts_needed, needed
 from hlo.analysis.fingerprint import SILENT, Fingerprints
-from hlo.analysis.lookups import is_sum_from_zero
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.passes.block_call import roots_of
@@ -77,6 +76,8 @@ class Known:
         if instruction not in self._kinds:
             found: object = self._fingerprints.of(instruction)
             if instruction.opcode == "scatter":  # what it starts from decides as well
+                from hlo.analysis.lookups import is_sum_from_zero
+
                 found = (found, is_sum_from_zero(instruction))
             self._kinds[instruction] = self._numbers.setdefault(found, len(self._numbers))
         return self._kinds[instruction]

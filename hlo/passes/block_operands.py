@@ -27,8 +27,7 @@ from hlo.ir.graph import callees, clone_computation, post_order
 from hlo.ir.instruction import Attributes, Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.ops.making import make
-from hlo.passes.mask_bands import number_of, spread
+from hlo.ops.making import make, number_of, spread
 from hlo.passes.patterns.matching import ints, is_plain
 
 MOST_COUNTED = 256  # Instructions between a count of all elements and its reshape.

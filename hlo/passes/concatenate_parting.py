@@ -23,12 +23,11 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.ops.making import make
+from hlo.ops.making import make, number_of, spread
 from hlo.ops.movement import IotaAttributes
 from hlo.ops.table import OPS
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
-from hlo.passes.mask_bands import number_of, spread
 from hlo.passes.patterns.matching import ints, is_plain, literal_of
 
 MOST_MEMBERS = 128

@@ -19,7 +19,7 @@ from hlo.ir.dtype import F32, PRED, DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
-from hlo.ops.making import make, make_constant
+from hlo.ops.making import make, make_constant, number_of, spread
 from hlo.ops.movement import IotaAttributes
 from hlo.passes.patterns.matching import literal_of
 
@@ -130,17 +130,6 @@ class Band:
         pads[column] = PaddingDim(self.seen.start, self.region.columns - self.seen.end, 0)
         zero = number_of(value, 0, value.shape.dtype)
         return make(value, "pad", value, zero, padding=tuple(pads))
-
-
-def number_of(like: Instruction, value: float, dtype: DType) -> Instruction:
-    """A scalar constant."""
-    return make_constant(like, Literal(Shape.array(dtype, ()), np.array(value, dtype.numpy)))
-
-
-def spread(like: Instruction, scalar: Instruction, shape: Shape) -> Instruction:
-    """A scalar everywhere."""
-    wanted = Shape.array(scalar.shape.dtype, shape.dims)
-    return make(like, "broadcast", scalar, shape=wanted, dimensions=())
 
 
 def held(guard: Guard, value: Instruction, all_of: Computation) -> Instruction:

@@ -15,7 +15,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hlo.analysis.sources import source_of
 from hlo.ir.instruction import Instruction
 
 Message = str | Callable[[], str]
@@ -54,6 +53,8 @@ def remark(code: str, instruction: Instruction, message: Message) -> Literal[Fal
     """Tell a listener, if there is one. False, so that a test that fails can say why."""
     heard = _heard.get()
     if heard is not None:
+        from hlo.analysis.sources import source_of
+
         text = message if isinstance(message, str) else message()
         heard.append(Remark(code, instruction.name, source_of(instruction), text))
     return False

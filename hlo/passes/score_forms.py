@@ -21,10 +21,9 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.contraction import DotAttributes
-from hlo.ops.making import make
+from hlo.ops.making import make, number_of, spread
 from hlo.ops.movement import IotaAttributes
 from hlo.passes.loop_making import reducer
-from hlo.passes.mask_bands import number_of, spread
 
 Dims = tuple[int, ...]
 Axes = tuple[int | None, ...]  # of each dimension, which of the seed's it is; None: none

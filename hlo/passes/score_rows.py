@@ -42,7 +42,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.machine import COMMON
 from hlo.ops.contraction import DotAttributes
-from hlo.ops.making import make
+from hlo.ops.making import make, number_of, spread
 from hlo.ops.movement import IotaAttributes
 from hlo.passes.cse import cse
 from hlo.passes.dce import remove_unread
@@ -58,7 +58,6 @@ from hlo.passes.loop_making import (
     reducer,
 )
 from hlo.passes.loop_making import parameter as parameter_of
-from hlo.passes.mask_bands import number_of, spread
 from hlo.passes.patterns.contraction import exchanged_attributes
 from hlo.passes.patterns.matching import is_splat
 

@@ -26,11 +26,10 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.contraction import DotAttributes
 from hlo.ops.indexing import GatherAttributes
-from hlo.ops.making import make
+from hlo.ops.making import make, number_of
 from hlo.passes.dce import drop_unread
 from hlo.passes.liveness import replace
 from hlo.passes.loop_making import reducer
-from hlo.passes.mask_bands import number_of
 from hlo.passes.patterns.matching import ints
 
 MOST_BETWEEN = 16  # Ops between a lookup and the product that reads what it gives.

@@ -18,12 +18,11 @@ from hlo.ir.dtype import S32
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.ops.making import make
+from hlo.ops.making import make, number_of, spread
 from hlo.passes.cse import cse
 from hlo.passes.dce import drop_dead_instructions
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
-from hlo.passes.mask_bands import number_of, spread
 from hlo.passes.patterns.matching import is_plain, splat
 from hlo.passes.row_shifts import MOVES, RowShift, shift_of
 

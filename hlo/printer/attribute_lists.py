@@ -5,50 +5,30 @@ A list is made once per printing and opcode; the text of a value once per value.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from hlo.attributes.backend_config import BACKEND_CONFIG, string_or_dict_text
-from hlo.attributes.dim_labels import DIM_LABELS, dim_labels_text
-from hlo.attributes.domain import DOMAIN, domain_text
-from hlo.attributes.enums import OPERAND_PRECISION
-from hlo.attributes.frontend import FRONTEND_ATTRIBUTES, frontend_attributes_text
-from hlo.attributes.kind import AttributeKind
-from hlo.attributes.literal_text import typed_literal_text
-from hlo.attributes.literal_value import LITERAL
-from hlo.attributes.metadata import METADATA, Metadata, metadata_text
-from hlo.attributes.origin import ORIGIN, origin_text
-from hlo.attributes.replica_groups import (
-    REPLICA_GROUPS,
-    ListGroups,
-    ReplicaGroups,
-    replica_groups_text,
-)
-from hlo.attributes.result_accuracy import RESULT_ACCURACY, ResultAccuracy, result_accuracy_text
-from hlo.attributes.scalars import FLOAT, float_text
-from hlo.attributes.sharding import SHARDING, sharding_text
-from hlo.attributes.statistics import STATISTICS, Statistics, statistics_text
 from hlo.ir.instruction import Instruction
 from hlo.ops.attributes import Attr
 from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS
 from hlo.ops.table import OPS
 from hlo.printer.options import PrintOptions
 
-TextOf = Callable[..., str]
 REFERRING = ("computation", "computations")  # kinds whose values are printed by name or in full
+Keywords = Mapping[str, Mapping[str, bool]]  # by a kind's name, what its print is to be told
 
 
 class Entry(Struct):
     """One attribute of a list. pieces: `, key=text` by the value's identity, "" where not shown.
 
-    kept: the values that have pieces, so that no other value gets their identity.
+    kept: the values that have pieces, so that no other value gets their identity. The kind is
+    asked for when there is a value: few programs have most of them.
     """
 
     key: str
     attr: Attr
-    text_of: TextOf
+    keywords: Keywords
     pieces: dict[int, str] = field(default_factory=dict)
     kept: list[object] = field(default_factory=list)
 
@@ -56,22 +36,24 @@ class Entry(Struct):
         """`, key=text`, or nothing for a value that is not shown."""
         found = self.pieces.get(id(value))
         if found is None:
-            found = f", {self.key}={self.text_of(value)}" if self._is_shown(value) else ""
+            found = f", {self.key}={self._text(value)}" if self._is_shown(value) else ""
             self.pieces[id(value)] = found
             self.kept.append(value)
         return found
 
+    def _text(self, value: object) -> str:
+        kind = self.attr.kind
+        return kind.print(value, **self.keywords.get(kind.name, {}))
+
     def _is_shown(self, value: object) -> bool:
         if self.attr.printed == "always":
             return True
-        match value:
-            case None:
-                return False
-            case Metadata() | ResultAccuracy():
-                return value.is_shown
-            case Statistics():
-                return bool(value.entries)
-        if self.attr.kind is OPERAND_PRECISION:
+        if value is None:
+            return False
+        own = getattr(value, "is_shown", None)  # of kinds whose values know
+        if own is not None:
+            return bool(own)
+        if self.attr.kind.name == "OPERAND_PRECISION":
             return any(word != "default" for word in value)  # type: ignore[attr-defined]  # words
         return self.attr.printed in ("given", "computed") or value != self.attr.default
 
@@ -94,7 +76,7 @@ class AttributeLists:
     def __init__(self, options: PrintOptions) -> None:
         self.options = options
         self._lists: dict[str, AttributeList] = {}
-        self._texts = _texts_by_kind(options)
+        self._keywords = _keywords_by_kind(options)
         entry = {key: self._entry(key, attr) for key, attr in INSTRUCTION_ATTRS.items()}
         self.replication = entry["parameter_replication"]
         self.sharding = entry["sharding"]
@@ -140,30 +122,25 @@ class AttributeLists:
         return key != "channel_id" or self.options.print_channel_id
 
     def _entry(self, key: str, attr: Attr) -> Entry:
-        return Entry(key, attr, self._texts.get(attr.kind, attr.kind.print))
+        return Entry(key, attr, self._keywords)
 
 
-def _texts_by_kind(options: PrintOptions) -> dict[AttributeKind, TextOf]:
-    """The kinds whose text depends on an option."""
-    back = options.reads_back
-
-    def groups(value: ReplicaGroups | None) -> str:
-        expanded = options.print_full_replica_group_list
-        return replica_groups_text(value or ListGroups(), expanded=expanded)
-
+def _keywords_by_kind(options: PrintOptions) -> Keywords:
+    """Of the kinds whose text depends on an option."""
+    back = {"reads_back": options.reads_back}
     return {
-        SHARDING: partial(sharding_text, metadata=options.print_metadata, reads_back=back),
-        REPLICA_GROUPS: groups,
-        METADATA: partial(metadata_text, raw_scheduling_name=not back),
-        ORIGIN: partial(origin_text, escape=back),
-        BACKEND_CONFIG: partial(string_or_dict_text, reads_back=back),
-        FRONTEND_ATTRIBUTES: partial(frontend_attributes_text, reads_back=back),
-        LITERAL: partial(typed_literal_text, reads_back=back),
-        DOMAIN: partial(domain_text, reads_back=back),
-        DIM_LABELS: partial(dim_labels_text, reads_back=back),
-        FLOAT: partial(float_text, reads_back=back),
-        RESULT_ACCURACY: partial(result_accuracy_text, reads_back=back),
-        STATISTICS: partial(statistics_text, reads_back=back),
+        "SHARDING": {"metadata": options.print_metadata, **back},
+        "REPLICA_GROUPS": {"expanded": options.print_full_replica_group_list},
+        "METADATA": {"raw_scheduling_name": not options.reads_back},
+        "ORIGIN": {"escape": options.reads_back},
+        "BACKEND_CONFIG": back,
+        "FRONTEND_ATTRIBUTES": back,
+        "LITERAL": back,
+        "DOMAIN": back,
+        "DIM_LABELS": back,
+        "FLOAT": back,
+        "RESULT_ACCURACY": back,
+        "STATISTICS": back,
     }
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from hlo.attributes.escape import quoted
-from hlo.attributes.frontend import frontend_attributes_text
-from hlo.attributes.origin import MODULE_READERS, RecoveryTable, recovery_table_text
-from hlo.attributes.stack_frames import StackFrames
+from hlo.attributes.kind import MODULE_READERS
 from hlo.ir.dtype import DTYPES
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape
 from hlo.ops.module_attributes import MODULE_ATTRS
 from hlo.printer.options import PrintOptions
+
+if TYPE_CHECKING:
+    from hlo.attributes.origin import RecoveryTable
+    from hlo.attributes.stack_frames import StackFrames
 
 RESERVED = frozenset(
     (
@@ -34,8 +37,11 @@ def header_text(module: Module, options: PrintOptions) -> str:
     attributes = "".join(_attribute_texts(module, options))
     frames = module.stack_frames
     tables = ""
-    if options.print_metadata and isinstance(frames, StackFrames) and frames.frames:
-        tables = "\n\n" + stack_frames_text(frames)
+    if options.print_metadata and frames is not None:
+        from hlo.attributes.stack_frames import StackFrames
+
+        if isinstance(frames, StackFrames) and frames.frames:
+            tables = "\n\n" + stack_frames_text(frames)
     return f"HloModule {name}{attributes}{tables}"
 
 
@@ -51,7 +57,7 @@ def _attribute_texts(module: Module, options: PrintOptions) -> Iterator[str]:
             yield f", {key}={_recovery_text(value, options)}"  # type: ignore[arg-type]  # a table
             continue
         elif key == "frontend_attributes" and not options.reads_back:
-            yield f", {key}={frontend_attributes_text(value, reads_back=False)}"  # type: ignore[arg-type]  # its kind
+            yield f", {key}={attr.kind.print(value, reads_back=False)}"
             continue
         space = "\n" if key == "debug_attributes" else " "
         yield f",{space}{key}={attr.kind.print(value)}"
@@ -68,6 +74,8 @@ def _recovery_text(table: RecoveryTable, options: PrintOptions) -> str:
             assert isinstance(module, Module), "a reader gives a module"
             return module.to_text(indented)
         return text
+
+    from hlo.attributes.origin import recovery_table_text
 
     return recovery_table_text(
         table, inner, escape=options.reads_back, indent=options.indent_amount

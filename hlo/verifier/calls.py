@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from hlo.attributes.aliasing import OperandAlias
-from hlo.attributes.sharding import Sharding, TupleSharding
 from hlo.errors import Violation
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import BUFFER
@@ -15,6 +16,9 @@ from hlo.ir.shape import Shape, compatible, shape_text
 from hlo.ops.effects import acts
 from hlo.ops.table import OPS
 from hlo.verifier.report import Report
+
+if TYPE_CHECKING:
+    from hlo.attributes.sharding import Sharding
 
 SAME_THREAD = frozenset({"fusion", "while", "conditional"})
 RNG_SEED = Shape.array("u64")
@@ -90,6 +94,8 @@ def _check_shardings(instruction: Instruction) -> None:
 
 def _plain(sharding: Sharding) -> Sharding:
     """Without metadata, which says nothing about devices."""
+    from hlo.attributes.sharding import TupleSharding  # few programs are for several devices
+
     if isinstance(sharding, TupleSharding):
         return TupleSharding(tuple(replace(e, metadata=()) for e in sharding.elements))
     return replace(sharding, metadata=())

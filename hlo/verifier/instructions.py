@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hlo.attributes.origin import Origin
 from hlo.errors import Violation
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
@@ -100,6 +99,10 @@ def _check_precision(instruction: Instruction, signatures: Signatures) -> None:
 def _check_origin(instruction: Instruction) -> None:
     """V66: what the value stood for has leaves where the shape has them."""
     origin = instruction.attributes.get("origin")
+    if origin is None:
+        return
+    from hlo.attributes.origin import Origin
+
     if isinstance(origin, Origin) and not origin.synthetic_call:
         expected = sorted(_paths(_skeleton(instruction.shape)))
         found = sorted(_paths(origin.tree))

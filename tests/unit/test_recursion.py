@@ -128,7 +128,7 @@ ALLOWED = {
         backend.kernels.contraction.contraction._fused_kernels*2
         backend.planning.update_order._updated_by_fusion*2
         parser.build.ModuleBuilder._wrapped*2
-        parser.kinds.attribute_kinds parser.lexer.Lexer._opens_layout*2
+        parser.kinds.allowed_attributes parser.lexer.Lexer._opens_layout*2
         parser.lines._nested parser.pieces._bracketed passes.cse._attribute_key
         passes.patterns.movement._steps_along
         printer.module_printer.ModulePrinter._own*3

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from hlo.backend.emitters import constants, elementwise
 from hlo.backend.emitters import uniform_division as by_one
-from hlo.backend.emitters.exactness import is_exact
 from hlo.backend.emitters.table import EMITTERS
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
@@ -49,7 +48,11 @@ def apply(
         dtype,
         attributes_of(instruction),
     )
-    if rounds and dtype.is_narrow_float and not is_exact(instruction, operands, kinds):
+    if rounds and dtype.is_narrow_float:
+        from hlo.backend.emitters.exactness import is_exact
+
+        if is_exact(instruction, operands, kinds):
+            return result
         keeps = has_trait(instruction, Trait.IEEE)
         result = types.rounded(w, target, result, dtype, has_short_nans=keeps)
     return result

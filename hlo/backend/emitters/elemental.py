@@ -17,11 +17,9 @@ from typing import Protocol
 from hlo.analysis.fusibility import is_elementwise
 from hlo.backend.emitters import constants, exact_division
 from hlo.backend.emitters.applied import apply, reread
-from hlo.backend.ir.debug_locations import debug_location
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import access, types
 from hlo.backend.lanes.access import Memory, lane_atom
-from hlo.backend.lanes.conditions import for_one_lane, tested
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.transposed import are_rows, is_square, load_rows, load_square
 from hlo.backend.lanes.types import Lanes
@@ -139,6 +137,8 @@ class Elemental:
     def _evaluated(self, instruction: Instruction, indices: list[Index], path: Path) -> list[Lanes]:
         w, before = self.nest.w, self.nest.w.location
         if self.nest.target.debug_locations:
+            from hlo.backend.ir.debug_locations import debug_location
+
             w.location = debug_location(w, instruction)
         try:
             saved = self.saved.get(instruction)
@@ -357,6 +357,8 @@ class Elemental:
     @contextmanager
     def in_other_lanes(self) -> Iterator[None]:
         """Evaluate along lanes of one's own: what holds for lanes outside holds for one of them."""
+        from hlo.backend.lanes.conditions import for_one_lane
+
         outer = self.guards
         self.guards = for_one_lane(self.nest, outer)
         try:
@@ -366,6 +368,8 @@ class Elemental:
 
     def test(self, conditions: Sequence[Condition]) -> Value:
         """i1 lanes (a scalar where uniform): all conditions hold."""
+        from hlo.backend.lanes.conditions import tested  # for programs that pad, or have windows
+
         return tested(self.nest, conditions)
 
     def starts(self, instruction: Instruction) -> Start:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend.math import integer_power
 from hlo.backend.math.term import Term
 from hlo.ir.dtype import DType
 
@@ -171,4 +170,6 @@ def mulhi(dtype: DType, a: Term, b: Term) -> Term:
 
 def power(dtype: DType, x: Term, y: Term) -> Term:
     """x^y modulo 2^bits; of a negative y that of 1 and -1, else 0."""
+    from hlo.backend.math import integer_power
+
     return integer_power.power(x, y)

@@ -6,16 +6,15 @@ An op is a function of each kind of number that it takes, or one that sees all (
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hlo.backend.emitters import floats, integers
 from hlo.backend.emitters.given import Given, Special
 from hlo.backend.lanes.types import Lanes
-from hlo.backend.math import rounding
-from hlo.backend.math.extremes import maximum, minimum
 from hlo.backend.math.term import Term
+from hlo.later import Later
 
 if TYPE_CHECKING:
     from hlo.backend.math.complex_term import Complex
@@ -81,6 +80,33 @@ def _special(opcode: str) -> Special:
     return applied
 
 
+def _floats() -> ModuleType:
+    from hlo.backend.emitters import floats
+
+    return floats
+
+
+def _integers() -> ModuleType:
+    from hlo.backend.emitters import integers
+
+    return integers
+
+
+def _extremes() -> ModuleType:
+    from hlo.backend.math import extremes
+
+    return extremes
+
+
+def _rounding() -> ModuleType:
+    from hlo.backend.math import rounding
+
+    return rounding
+
+
+floats, integers = Later(_floats), Later(_integers)
+extremes, rounding = Later(_extremes), Later(_rounding)
+
 EMITTERS: dict[str, ByKind | Special] = {
     "abs": ByKind(
         real=Term.abs, integer=integers.magnitude, complex_=_complex("abs"), on_sign="and"
@@ -123,32 +149,36 @@ EMITTERS: dict[str, ByKind | Special] = {
     "atanh": ByKind(real=_real("atanh"), complex_=_complex("atanh")),
     "add": ByKind(
         real=Term.__add__,
-        integer=integers.arithmetic("add"),
-        pred=integers.arithmetic("or"),
+        integer=integers.arithmetic.of("add"),
+        pred=integers.arithmetic.of("or"),
         complex_=_pair("add"),
         half="fadd",
     ),
     "multiply": ByKind(
         real=Term.__mul__,
-        integer=integers.arithmetic("mul"),
-        pred=integers.arithmetic("and"),
+        integer=integers.arithmetic.of("mul"),
+        pred=integers.arithmetic.of("and"),
         complex_=_pair("multiply"),
         half="fmul",
     ),
     "subtract": ByKind(
         real=Term.__sub__,
-        integer=integers.arithmetic("sub"),
+        integer=integers.arithmetic.of("sub"),
         complex_=_pair("subtract"),
         half="fsub",
     ),
     "divide": ByKind(real=Term.__truediv__, integer=integers.divide, complex_=_complex("divide")),
     "remainder": ByKind(real=_real("remainder"), integer=integers.remainder),
     "power": ByKind(real=_real("power"), integer=integers.power, complex_=_complex("power")),
-    "maximum": ByKind(real=maximum, integer=integers.maximum, pred=integers.arithmetic("or")),
-    "minimum": ByKind(real=minimum, integer=integers.minimum, pred=integers.arithmetic("and")),
-    "and": ByKind(integer=integers.arithmetic("and"), pred=integers.arithmetic("and")),
-    "or": ByKind(integer=integers.arithmetic("or"), pred=integers.arithmetic("or")),
-    "xor": ByKind(integer=integers.arithmetic("xor"), pred=integers.arithmetic("xor")),
+    "maximum": ByKind(
+        real=extremes.maximum, integer=integers.maximum, pred=integers.arithmetic.of("or")
+    ),
+    "minimum": ByKind(
+        real=extremes.minimum, integer=integers.minimum, pred=integers.arithmetic.of("and")
+    ),
+    "and": ByKind(integer=integers.arithmetic.of("and"), pred=integers.arithmetic.of("and")),
+    "or": ByKind(integer=integers.arithmetic.of("or"), pred=integers.arithmetic.of("or")),
+    "xor": ByKind(integer=integers.arithmetic.of("xor"), pred=integers.arithmetic.of("xor")),
     "shift-left": ByKind(integer=integers.shift_left),
     "shift-right-arithmetic": ByKind(integer=integers.shift_right_arithmetic),
     "shift-right-logical": ByKind(integer=integers.shift_right_logical),

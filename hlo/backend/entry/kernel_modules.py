@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hlo.backend.entry.byte_orders import hide
 from hlo.backend.ir.definitions import Definitions
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
@@ -16,6 +15,10 @@ def kernel_module(
     for name, kernel in group.items():
         together.place(name, kernel)
     together.drop_declared(group)
-    orders = [x.text for x in hide(together)] if optimised else []
+    orders: list[str] = []
+    if optimised:
+        from hlo.backend.entry.byte_orders import hide
+
+        orders = [x.text for x in hide(together)]
     text = "\n".join([*orders, *together.lines(), ""])
     return IrModule(text, tuple(group), optimised, is_glue)

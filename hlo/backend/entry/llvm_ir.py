@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.entry import copy_table, flushing, region_ir, table_ir, watch_ir
-from hlo.backend.entry.aligning import aligned_address
+from hlo.backend.entry import copy_table, region_ir, table_ir, watch_ir
 from hlo.backend.entry.copy_table import TABLE, Copies, gathered
 from hlo.backend.entry.kernel_modules import kernel_module
 from hlo.backend.entry.loop_ir import (
@@ -232,6 +231,8 @@ class _Entry:
             threads = body.p.call(AWAKE, self.program.threads, int(1000 * self.program.cost_us))
             table_ir.put_threads(body.frame, threads)
         if self.flushed:
+            from hlo.backend.entry import flushing
+
             run = _of_frame(self._outlined(self.program.steps, "steps"))
             flushing.around(body.p, body.frame, run, self.flushed)
             self._end(body, ENTRY)
@@ -249,6 +250,8 @@ class _Entry:
         name = f"{FILL}_all" if self.flushed else FILL
         self._end(body, name, status=0)
         if self.flushed:
+            from hlo.backend.entry import flushing
+
             around = self._begun()
             flushing.around(around.p, around.frame, _of_frame(name), self.flushed)
             self._end(around, FILL)
@@ -425,6 +428,8 @@ class _Entry:
         function.p.call(MEMCPY, target, source, step.size, 0)
 
     def _align(self, function: _Function, step: AlignStep) -> None:
+        from hlo.backend.entry.aligning import aligned_address
+
         source, spare = function.held(step.source), function.held(step.spare)
         self._point(function, step.allocation, aligned_address(function.p, source, spare, step))
 

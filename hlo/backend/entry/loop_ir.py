@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from hlo.analysis.leaves import leaf_count
 from hlo.backend.entry import table_ir, watch_ir
-from hlo.backend.entry.byte_orders import hide
 from hlo.backend.entry.process import POLL_NS
 from hlo.backend.ir.control import Join
 from hlo.backend.ir.definitions import Definitions
@@ -363,6 +362,7 @@ def loop_modules(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> list
 
 
 def _loop_module(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> IrModule:
+    from hlo.backend.entry.byte_orders import hide
     from hlo.backend.entry.even_copies import even  # for programs with short loops
 
     names = dict.fromkeys(name for loop in loops for name in loop.kernels)

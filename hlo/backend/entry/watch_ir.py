@@ -7,7 +7,6 @@ run_ir's; inside of units: polling.py.
 
 from __future__ import annotations
 
-from hlo.analysis.loop_state import counter
 from hlo.backend.entry.layouts import Frame
 from hlo.backend.entry.process import PIECES, POLL_STEP
 from hlo.backend.ir.control import Join
@@ -27,6 +26,8 @@ POLLS = f"{POLL_STEP.declaration} nounwind memory(argmem: readwrite, inaccessibl
 
 def is_known(loop: LoopStep) -> bool:
     """Whether the text says how often a loop runs."""
+    from hlo.analysis.loop_state import counter
+
     return counter(loop.instruction) is not None
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hlo.backend.ir.arithmetic import add
 from hlo.backend.ir.records import Arithmetic, Label, Phi, is_terminator
 from hlo.backend.ir.words import Word
 from hlo.backend.ir.writer import Value, Writer
@@ -82,6 +81,8 @@ def ranged(w: Writer, begin: Value, end: Value, body: Callable[[Value], None]) -
 def each(w: Writer, begin: Value, end: Value, body: Callable[[Value], None]) -> None:
     """for i in range(begin, end): body(i). The range is not empty."""
 
+    from hlo.backend.ir.arithmetic import add
+
     def run(i: Value, _: list[Value]) -> list[Value]:
         body(add(w, begin, i))
         return []
@@ -91,6 +92,8 @@ def each(w: Writer, begin: Value, end: Value, body: Callable[[Value], None]) -> 
 
 def remembering(w: Writer, begin: Value, end: Value, carried: Sequence[Value], body: Body) -> None:
     """for i in range(begin, end): carried = body(i, carried). The range may be empty."""
+    from hlo.backend.ir.arithmetic import add
+
     count = w.binary("sub", end, begin)
     some = w.compare("icmp sgt", count, w.int(0))
     when(w, some, lambda: void(loop(w, count, carried, lambda i, c: body(add(w, begin, i), c))))

@@ -15,7 +15,6 @@ from hlo.backend.isa.target import Target
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory, lane_zero, mask_of
 from hlo.backend.lanes.nest import Nest
-from hlo.backend.lanes.permuted import permuted
 from hlo.backend.lanes.strided import stretch
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.vectors import MOST_LANES
@@ -184,6 +183,8 @@ def _transposed_halves(nest: Nest, rows: list[Value]) -> list[Value]:
     """Two registers' halves exchanged, then interleaving inside of halves only, which is cheaper
     than across them for elements of 16 bits.
     """
+    from hlo.backend.lanes.permuted import permuted
+
     n = len(rows)
     half = n // 2
     turned: list[Value] = []
@@ -208,6 +209,8 @@ def turned_parts(w: Writer, rows: list[Value]) -> list[Value]:
 
 
 def _interleaved(nest: Nest, rows: list[Value], width: int) -> list[Value]:
+    from hlo.backend.lanes.permuted import permuted
+
     return _mixed(rows, width, partial(permuted, nest))
 
 

@@ -18,7 +18,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ir.ir_module import IrModule
-from hlo.backend.isa.arm_features import arm_features
 from hlo.backend.isa.target import Target
 from hlo.backend.linking import elf
 from hlo.backend.linking.options import (
@@ -91,7 +90,11 @@ def _lift_lock() -> bool:
 @once
 def host_features() -> dict[str, bool]:
     """LLVM's names of the CPU's features, and whether each is there."""
-    more = arm_features() if elf.processor() in ("aarch64", "arm64") else ()
+    more: tuple[str, ...] = ()
+    if elf.processor() in ("aarch64", "arm64"):
+        from hlo.backend.isa.arm_features import arm_features  # what LLVM does not ask there
+
+        more = tuple(arm_features())
     try:
         with inside():
             found = dict(llvm.get_host_cpu_features())

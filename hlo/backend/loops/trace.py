@@ -13,7 +13,6 @@ from math import prod
 from msgspec import Struct, field
 
 from hlo.analysis.fusibility import is_elementwise
-from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
 from hlo.backend.loops.chains import chain_to
 from hlo.backend.loops.expression import (
     Expression,
@@ -191,6 +190,7 @@ class _Tracer:
     def _while(self, loop: Instruction, index: Index, reduced: Around) -> None:
         """All results are made at once, of all elements of the state at the index."""
         from hlo.analysis.lane_loops import elementwise_members, lane_loop  # of loops alone
+        from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
 
         if (loop, index) in self.loops:
             return

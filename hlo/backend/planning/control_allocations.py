@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 
 from hlo.analysis.leaves import leaf_count, leaf_sizes
 from hlo.analysis.legality import CONTROL
-from hlo.backend.planning.alignment import is_worth_aligning
 from hlo.backend.planning.allocations import Align, AllocationKind, Branch, Loop, Move, Node
 from hlo.backend.planning.occupancy import NOTHING, Scope, Snapshot
 from hlo.backend.planning.schedule import Source
@@ -140,6 +139,8 @@ class ControlAllocations(ValueAllocations):
         self, scope: Scope, loop: Instruction, state: list[int], leaves: frozenset[int]
     ) -> None:
         """Let the loop find arguments aligned, in copies where they are not."""
+        from hlo.backend.planning.alignment import is_worth_aligning  # for programs with loops
+
         for leaf in sorted(leaves):
             allocation = self.at.allocations[state[leaf]]
             if allocation.kind is not AllocationKind.ARGUMENT:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.analysis.leaves import leaves_of
-from hlo.attributes.window import Window
 from hlo.backend.planning.allocations import Allocation, AllocationKind
 from hlo.backend.planning.memory import peak
 from hlo.backend.planning.program import HostStep, Program
@@ -77,6 +76,7 @@ def check_windows(module: Module) -> None:
 
 
 def _check_window(instruction: Instruction) -> None:
+    from hlo.attributes.window import Window
     from hlo.ops.windows import NO_WINDOW, check_places, check_walk  # few programs have any
 
     dims = instruction.operands[0].shape.dims

@@ -11,7 +11,7 @@ from collections import defaultdict
 
 from hlo.analysis.leaves import leaf_count, leaf_sizes, value_bytes
 from hlo.analysis.legality import SOURCES, is_forwarding
-from hlo.backend.planning.update_order import Order, Resolve, Source
+from hlo.backend.planning.update_order import Order, Resolve, Source, results_of
 from hlo.ir.instruction import Instruction
 
 
@@ -81,12 +81,6 @@ class _ListOrder:
             if left is not None and len(left) == 1:
                 weight -= leaf_sizes(source.shape)[leaf]
         return weight, self.place[instruction]
-
-
-def results_of(root: Instruction, resolve: Resolve) -> set[Source]:
-    """The values that a computation's root holds."""
-    found = {resolve(root, leaf) for leaf in range(leaf_count(root.shape))}
-    return {source for source in found if source is not None}
 
 
 def _values(instruction: Instruction, resolve: Resolve) -> list[Source]:

@@ -20,8 +20,13 @@ from hlo.analysis.leaves import leaf_count, leaf_sizes, value_bytes
 from hlo.analysis.legality import CONTROL, SOURCES, alias, is_forwarding
 from hlo.backend.planning.deep_fusions import without_deep_fusions
 from hlo.backend.planning.donation import donated_leaves
-from hlo.backend.planning.list_order import list_order, results_of, with_late_fills
-from hlo.backend.planning.update_order import Order, Replaced, next_state, readers_first
+from hlo.backend.planning.update_order import (
+    Order,
+    Replaced,
+    next_state,
+    readers_first,
+    results_of,
+)
 from hlo.errors import HloError
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, control_predecessors, is_topological, post_order
@@ -285,6 +290,8 @@ def ordered(computation: Computation, effects: Effects, *, keep: bool) -> tuple[
         return own  # program order means something beyond data edges
     best = min((own, depth_first(computation, own)), key=peak_bytes)
     if peak_bytes(best) >= LARGE_PEAK:
+        from hlo.backend.planning.list_order import list_order, with_late_fills
+
         greedy = list_order(own, computation.root, resolve)
         best = min((with_late_fills(o) for o in (best, greedy)), key=peak_bytes)
     return best

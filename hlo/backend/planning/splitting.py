@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from hlo.analysis.fusibility import is_elementwise, op_cost
 from hlo.analysis.legality import is_contraction
-from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
 from hlo.backend.planning.allocations import Branch, BufferPlan, Call, Loop, Move, Node, Run
 from hlo.backend.planning.regions import ParallelRegion, regions
@@ -287,5 +286,7 @@ def packing_us(kernel: Kernel, rates: Rates) -> float:
 
 def iterations(loop: Instruction) -> int:
     """How often a loop runs: what its counter says, else an assumption."""
+    from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
+
     known = counter(loop)
     return ASSUMED_TRIPS if known is None else known.iterations

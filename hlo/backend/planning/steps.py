@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hlo.analysis.loop_state import counter
 from hlo.backend.ir.functions import PARAMETERS, Function
 from hlo.backend.ir.kernel import Kernel, KernelSequence
 from hlo.backend.ir.named import Named
@@ -95,6 +94,8 @@ def is_unbounded(plan: BufferPlan) -> bool:
     while stack:
         match stack.pop():
             case Loop(instruction=loop, condition=condition, body=body):
+                from hlo.analysis.loop_state import counter
+
                 if counter(loop) is None:
                     return True
                 stack += (*condition, *body)
@@ -212,6 +213,8 @@ class _Steps:
         return CallStep(node.routine, pairs, node.routine in self.failing, self.rates.call_us)
 
     def _loop(self, node: Loop) -> LoopStep:
+        from hlo.analysis.loop_state import counter
+
         predicate = self._row((node.predicate,))
         outer, self.hot = self.hot, hot_loop(self.plan, node, self.machine)
         condition, body = self._steps(node.condition), self._steps(node.body)

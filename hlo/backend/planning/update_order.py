@@ -29,6 +29,12 @@ Replaced = Iterable[tuple[Source, Source]]  # A value, and what is to be written
 LARGEST = 8192  # Orders of more instructions stay as they are.
 
 
+def results_of(root: Instruction, resolve: Resolve) -> set[Source]:
+    """The values that a computation's root holds."""
+    found = {resolve(root, leaf) for leaf in range(leaf_count(root.shape))}
+    return {source for source in found if source is not None}
+
+
 def readers_first(order: Order, replaced: Replaced, resolve: Resolve) -> tuple[Order, int]:
     """The order with readers before writers, and the bytes of the copies that this saves."""
     if len(order) > LARGEST:

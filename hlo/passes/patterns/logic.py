@@ -8,7 +8,6 @@ from collections.abc import Callable
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.making import make
-from hlo.passes.patterns.conversion import holds
 from hlo.passes.patterns.matching import is_discrete, is_splat, same_array, splat, splat_literal
 from hlo.passes.rewriting import rewrite
 
@@ -156,6 +155,8 @@ def compare_converted_truth(root: Instruction) -> Instruction | None:
 
 def _holds_truth(dtype: DType, p: Instruction) -> bool:
     """Whether p is pred, whose values the type has as 0 and 1."""
+    from hlo.passes.patterns.conversion import holds
+
     return p.shape.dtype.is_pred and holds(
         dtype.component if dtype.is_complex else dtype, p.shape.dtype
     )
