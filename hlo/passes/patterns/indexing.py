@@ -14,7 +14,15 @@ from hlo.ir.literal import Literal
 from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import Trait, opcodes
-from hlo.passes.patterns.matching import ints, is_plain, literal_of, same_array, splat_literal
+from hlo.passes.patterns.matching import (
+    has_one_user,
+    ints,
+    is_constant_like,
+    is_plain,
+    literal_of,
+    same_array,
+    splat_literal,
+)
 from hlo.passes.rewriting import rewrite
 
 _COMBINING = opcodes(Trait.ASSOCIATIVE)
@@ -48,7 +56,7 @@ def slice_of_update(root: Instruction) -> Instruction | None:
     => slice(x)  where it lies beside it; for constant c
 
     Not where most of the array is updated and others than such slices read it all the same: x and u
-    would be kept beside it.
+    would be kept beside it; nor where only the update needs x, which is in its place else.
     """
     (updated,) = root.operands
     x, u, *indices = updated.operands
@@ -58,13 +66,19 @@ def slice_of_update(root: Instruction) -> Instruction | None:
     is_within = _is_within(root, begins, u.shape.dims)
     if is_within is None:
         return None
-    if 2 * u.shape.size >= x.shape.size and not _is_sliced(updated, begins, u.shape.dims):
+    is_kept = 2 * u.shape.size >= x.shape.size or (not is_within and _is_handed_over(x))
+    if is_kept and not _is_sliced(updated, begins, u.shape.dims):
         return None
     if not is_within:
         return make(root, "slice", x, shape=root.shape, slice=root["slice"])
     taken = zip(_taken(root), begins, strict=True)
     moved = tuple(SliceDim(d.start - b, d.limit - b, d.stride) for d, b in taken)
     return make(root, "slice", u, shape=root.shape, slice=moved)
+
+
+def _is_handed_over(x: Instruction) -> bool:
+    """Whether an array in memory has one user, which may work on it."""
+    return has_one_user(x) and not is_constant_like(x)
 
 
 def _taken(slice_: Instruction) -> tuple[SliceDim, ...]:
