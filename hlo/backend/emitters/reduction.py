@@ -236,8 +236,9 @@ class Space(Struct):
         """Loops over all axes, vectors along the last; long sums in blocks."""
         nest, unroll, last = self.elemental.nest, form.accumulators, form.axes[-1]
         *rows, _ = form.axes
+        within = self._bounds(indices, last)
         extents, length = tuple(axis.extent for axis in form.axes), last.extent
-        lanes, count = last.lanes, unroll * len(indices)
+        lanes, count, w = last.lanes, unroll * len(indices), nest.w
 
         def vectors(outer: list[Expr], limits: tuple[int, int], values: list[Value]) -> list[Value]:
             *outer, first = outer
@@ -250,7 +251,8 @@ class Space(Struct):
                 return _flat(live + accumulators[len(at) :])
 
             low, high = limits
-            return lane_loop(nest, low, high - low, lanes, unroll, values, run)
+            own = within and tuple(w.binary("sub", bound, nest.scalar(first)) for bound in within)
+            return lane_loop(nest, low, high - low, lanes, unroll, values, run, within=own)
 
         def joined(a: list[Value], b: list[Value]) -> list[Value]:
             return self._joined(a, b, count)
@@ -276,6 +278,14 @@ class Space(Struct):
         if form.tree is not Tree.BLOCKS:
             return looped(nest, rows, row, start)
         return BlockedSums(nest, rows, start, row, joined).from_(start)
+
+    def _bounds(self, indices: list[Index], axis: Axis) -> tuple[Value, Value] | None:
+        """Between which the axis runs; None for all of it."""
+        if not axis.is_bounded:
+            return None
+        from hlo.backend.emitters.ranges import reduced_bounds  # few reductions are masked
+
+        return reduced_bounds(self.elemental, self.instruction, indices, axis.extent)
 
     def start(self, lanes: int) -> Accumulators:
         elemental = self.elemental

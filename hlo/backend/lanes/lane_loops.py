@@ -25,10 +25,12 @@ def lane_loop(
     body: LaneBody,
     *,
     shortens: bool = False,
+    within: tuple[Value, Value] | None = None,
 ) -> list[Value]:
     """`body` over [low, low + length): `unroll` vectors a round, the rest in one batch.
 
-    shortens: the last elements may be taken as short vectors instead of a masked one.
+    shortens: the last elements may be taken as short vectors instead of a masked one. within:
+    bounds known at run time; full rounds that lie outside of them are left out.
     """
     step = lanes * unroll
     rounds, rest = divmod(length, step)
@@ -44,7 +46,8 @@ def lane_loop(
             v = nest.variable(counter, low, last, lanes)
             return body([v + k * lanes for k in range(unroll)], values)
 
-        carried = nest.loop(low, low + rounds * step, step, carried, run)
+        first, end = _rounds_within(nest, low, low + rounds * step, step, within)
+        carried = nest.loop(first, end, step, carried, run)
     if rest:
         starts = list(range(low + rounds * step, high, lanes))
         rest = (high - starts[-1]) % lanes
@@ -56,6 +59,19 @@ def lane_loop(
             return body(batch, carried)
         carried = body([fixed(nest, s, lanes, high) for s in starts], carried)
     return carried
+
+
+def _rounds_within(
+    nest: Nest, low: int, high: int, step: int, within: tuple[Value, Value] | None
+) -> tuple[Bound, Bound]:
+    """The rounds of [low, high) that meet [begin, end); the last may reach beyond the end."""
+    if within is None:
+        return low, high
+    w, (begin, end) = nest.w, within
+    ahead = w.binary("sub", w.intrinsic("llvm.smax", "i64", begin, w.int(low)), w.int(low))
+    whole = w.binary("mul", w.binary("udiv", ahead, w.int(step)), w.int(step))
+    most = w.intrinsic("llvm.smin", "i64", w.binary("add", end, w.int(step - 1)), w.int(high))
+    return w.binary("add", whole, w.int(low)), most
 
 
 def fixed(nest: Nest, start: int, lanes: int, high: int) -> Expr:
