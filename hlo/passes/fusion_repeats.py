@@ -142,10 +142,10 @@ def _all_read_bytes(producer: Instruction) -> int:
 
 
 def _read_bytes(operand: Instruction) -> int:
-    """Bytes of an operand in memory: a broadcast is none, what it spreads is."""
+    """Bytes of an operand in memory: a broadcast is none, what it spreads is; nor is a count."""
     while operand.opcode == "broadcast":
         (operand,) = operand.operands
-    return operand.shape.size_bytes
+    return 0 if operand.opcode == "iota" else operand.shape.size_bytes
 
 
 def wasted_lanes(group: Group, producer: Instruction, axes: Axes) -> str:
