@@ -48,6 +48,8 @@ class Group(Struct, eq=False):
     counts: dict[Instruction, float] = field(default_factory=dict)
     outside: dict[Instruction, None] = field(default_factory=dict)
     length: int = 0
+    # What is computed at several places, as the decision for what it belongs to says.
+    settled: set[Instruction] = field(default_factory=set)
 
     @property
     def dims(self) -> tuple[int, ...]:

@@ -55,6 +55,7 @@ from hlo.passes.fusion_repeats import (
     wasted_sums,
     whole_users,
 )
+from hlo.passes.fusion_stencils import repeats_more_than_memory
 from hlo.passes.liveness import awaited
 from hlo.passes.patterns.matching import ints
 from hlo.passes.remarks import NOT_FUSED, Message, remark
@@ -275,6 +276,11 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
     wasted = wasted_lanes(group, producer, axes)
     if wasted:
         return stays(wasted)
+    is_long = repeats_more_than_memory(group, producer, MOST_REPEATED)
+    if is_long is not None:
+        return not is_long or stays(
+            f"the kernel of %{root.name} would compute it and what it is made of at several places"
+        )
     is_once = cost == 0 or picks_few(producer, axes) or _is_once(group, producer, axes)
     if is_once or (_finishes_reduction(producer) and _reorder(group, producer, axes)):
         return True
