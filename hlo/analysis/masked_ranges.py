@@ -15,14 +15,17 @@ from msgspec import Struct
 
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Variable
-from hlo.indexing.maps import CASES, cases
+from hlo.indexing.maps import cases
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
+from hlo.ops.table import Trait, has_trait, opcodes
 
 Path = tuple[int, ...]
 # What makes an instruction's value: itself, or what a fusion's parameter stands for.
 Source = Callable[[Instruction, Path], tuple[Instruction, Path]]
+# Moves from places that are known before the run, each from one.
+_PLACED = opcodes(Trait.REPEATS | Trait.PERMUTES | Trait.CUTS | Trait.REGROUPS) - opcodes(Trait.FREE)
 _MOST_SEARCHED = 64  # Instructions of a mask that are looked at.
 _FAR = 1 << 40  # No dimension is as long.
 
@@ -161,7 +164,7 @@ def _holds(dtype: DType, e: Expr) -> bool:
 def _number(value: Instruction, source: Source) -> int | None:
     """The integer that a value is everywhere."""
     value, path = source(value, ())
-    while value.opcode in ("broadcast", "reshape") and not path:
+    while has_trait(value, Trait.REPEATS | Trait.REGROUPS) and not path:
         value, path = source(value.operands[0], ())
     literal = value.get("literal") if value.opcode == "constant" else None
     if not isinstance(literal, Literal) or literal.is_elided or not literal.is_uniform:
@@ -176,9 +179,7 @@ def _moved_from(value: Instruction, index: Index, source: Source) -> tuple[Instr
         if path:
             return value, index
         value = found
-        if value.opcode not in CASES or not value.operands or value.opcode == "bitcast":
-            break
-        if value.opcode in ("gather", "dynamic-slice", "dynamic-update-slice"):
+        if value.opcode not in _PLACED:
             break
         (first, *others) = cases(value, index, _no_start)
         if others:

@@ -55,7 +55,7 @@ from hlo.passes.fusion_repeats import (
     wasted_sums,
     whole_users,
 )
-from hlo.passes.fusion_stencils import repeats_more_than_memory
+from hlo.passes.fusion_stencils import places_in, repeats_more_than_memory
 from hlo.passes.liveness import awaited
 from hlo.passes.patterns.matching import ints
 from hlo.passes.remarks import NOT_FUSED, Message, remark
@@ -238,6 +238,7 @@ def _enter(group: Group, member: Instruction, axes: Axes) -> None:
     group.members[member] = axes
     _count(group, member)
     group.counts[member] = evaluations(member, group.counts) or 1.0
+    group.places[member] = places_in(group, member)
     if member.opcode == "reduce":
         group.reductions += 1
 

@@ -10,19 +10,20 @@ or an array is kept. Does not know: what else hinders a producer.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from hlo.analysis.fusibility import is_elementwise, op_cost
 from hlo.attributes.slices import slice_dims
 from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
-from hlo.passes.fusion_axes import Axes, Group, users_in
+from hlo.passes.fusion_axes import Axes, Group, Places, users_in
+from hlo.passes.fusion_repeats import COSTLY
 
-Place = tuple[int, ...]  # An element's index less the index of the kernel's element.
-Places = dict[Instruction, set[Place]]
+NONE: Places = frozenset()
 _MOST_CONE = 64  # Instructions that are computed for a producer alone.
 _MOST_PLACES = 64
-_FAR_BYTES = COMMON.last_cache.bytes  # Larger arrays are written to memory and read from there.
+# Larger arrays leave a core's own caches between the kernel that writes and the one that reads.
+_FAR_BYTES = COMMON.second_cache.bytes // 2
 
 
 def repeats_more_than_memory(group: Group, producer: Instruction, near: int) -> bool | None:
@@ -35,35 +36,50 @@ def repeats_more_than_memory(group: Group, producer: Instruction, near: int) -> 
     """
     if producer in group.settled:
         return False
-    inside = _places(dict.fromkeys(group.members), {r: {_origin(r)} for r in group.roots})
-    if inside is None or any(u not in inside for u in users_in(group.members, producer)):
-        return None
-    own = inside.get(producer)
-    if own is None or len(own) < 2 or not is_elementwise(producer):
+    own = places_in(group, producer)
+    if own is None or len(own) < 2 or not _is_cheap(producer):
         return None
     budget = _budget(producer, near)
     for members in (group.members, {}):
         cone = _cone(producer, members)
-        if _repeated(producer, cone, inside) <= budget:
+        if _repeated(group, producer, cone, own) <= budget:
             group.settled.update(cone)
             return False
     return True
 
 
-def _repeated(producer: Instruction, cone: dict[Instruction, None], inside: Places) -> float:
+def places_in(group: Group, value: Instruction) -> Places | None:
+    """At which places the members that use a value need it; None where nobody knows."""
+    if value in group.roots:
+        return frozenset({(0,) * value.shape.rank})
+    found = NONE
+    for user in users_in(group.members, value):
+        at = group.places.get(user)
+        moved = None if at is None else _moved(user, at)
+        if moved is None or value.shape.rank != user.shape.rank:
+            return None
+        found |= moved
+    return found if len(found) <= _MOST_PLACES else None
+
+
+def _repeated(
+    group: Group, producer: Instruction, cone: dict[Instruction, None], own: Places
+) -> float:
     """Ops and reads of an element more than where a producer is kept, what its cone holds
-    computed with it. inside: places in the group as it is.
+    computed with it.
     """
-    made = _places(cone, {c: inside[c] for c in cone if c in inside})
-    alone = _places(cone, {producer: {_origin(producer)}})
+    origin = frozenset({(0,) * producer.shape.rank})
+    made, alone = _spread(cone, producer, own), _spread(cone, producer, origin)
     if made is None or alone is None:
         return math.inf
-    ops = sum(op_cost(c) * (len(made[c]) - len(alone.get(c, ()))) for c in cone)
-    read = -(len(inside[producer]) + 1) * _width(producer)
+    more, read = 0, -(len(own) + 1) * _width(producer)
     for x, at in made.items():
-        if x not in cone:
-            read += (len(at - inside.get(x, set())) - len(alone.get(x, ()))) * _width(x)
-    return ops + read
+        there = places_in(group, x) or NONE
+        if x in cone:
+            more += op_cost(x) * (len(at | there) - len(alone[x]))
+        else:
+            read += (len(at - there) - len(alone[x])) * _width(x)
+    return more + read
 
 
 def _budget(producer: Instruction, near: int) -> float:
@@ -79,10 +95,6 @@ def _budget(producer: Instruction, near: int) -> float:
 def _width(value: Instruction) -> int:
     """Vectors of an element's type beside those of 32 bits."""
     return -(-value.shape.dtype.item_bytes // 4)
-
-
-def _origin(root: Instruction) -> Place:
-    return (0,) * root.shape.rank
 
 
 def _cone(producer: Instruction, members: Mapping[Instruction, Axes]) -> dict[Instruction, None]:
@@ -124,26 +136,32 @@ def _users_first(cone: Mapping[Instruction, None], root: Instruction) -> dict[In
 
 
 def _is_followed(value: Instruction) -> bool:
-    return is_elementwise(value) or value.opcode in ("slice", "broadcast")
+    """Whether it may be computed at several places: what costs much is kept in any case."""
+    return _is_cheap(value) or value.opcode in ("slice", "broadcast")
 
 
-def _places(members: Iterable[Instruction], start: Places) -> Places | None:
-    """At which places members and their operands are needed; members: users first."""
-    found: Places = {root: set(at) for root, at in start.items()}
-    for member in members:
-        at = found.get(member)
-        if at is None or member.opcode == "broadcast":
+def _is_cheap(value: Instruction) -> bool:
+    return is_elementwise(value) and op_cost(value) < COSTLY
+
+
+def _spread(
+    cone: dict[Instruction, None], producer: Instruction, own: Places
+) -> dict[Instruction, Places] | None:
+    """At which places a cone's members and their operands are needed for a producer at its own."""
+    found = {producer: own}
+    for member in cone:
+        if member not in found or member.opcode == "broadcast":
             continue  # what is the same along a dimension is computed outside of its loop
-        moved = _moved(member, at)
+        moved = _moved(member, found[member])
         if moved is None or len(moved) > _MOST_PLACES:
             return None
         for operand in member.operands:
             if operand.shape.rank == member.shape.rank:
-                found.setdefault(operand, set()).update(moved)
+                found[operand] = found.get(operand, NONE) | moved
     return found
 
 
-def _moved(member: Instruction, at: set[Place]) -> set[Place] | None:
+def _moved(member: Instruction, at: Places) -> Places | None:
     """The places of the operands; None where they are not the member's own, moved."""
     if is_elementwise(member):
         return at
@@ -152,4 +170,6 @@ def _moved(member: Instruction, at: set[Place]) -> set[Place] | None:
     dims = slice_dims(member.attributes)
     if any(d.stride != 1 for d in dims):
         return None
-    return {tuple(p + d.start for p, d in zip(place, dims, strict=True)) for place in at}
+    return frozenset(
+        tuple(p + d.start for p, d in zip(place, dims, strict=True)) for place in at
+    )

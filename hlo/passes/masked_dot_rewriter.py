@@ -20,12 +20,14 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
+from hlo.ops.table import Trait, has_trait
 from hlo.passes.liveness import replace, replaceable
 from hlo.passes.loop_making import reducer
 from hlo.passes.patterns.matching import ints, is_plain, is_splat, splat, splat_literal
 
 _LEAST = 128  # Elements of vectors that are worth a part of them.
 _MOST_SEARCHED = 64
+_SPREADING = Trait.REPEATS | Trait.REGROUPS  # What is one number everywhere stays it.
 
 
 def masked_dot_rewriter(module: Module) -> bool:
@@ -103,7 +105,7 @@ def _needed(value: Instruction, mask: Instruction) -> tuple[Instruction, ...]:
         return value.operands[2:]
     if value.opcode == "gather":
         return value.operands[1:]
-    if value.opcode in ("broadcast", "reshape") or is_elementwise(value):
+    if has_trait(value, _SPREADING) or is_elementwise(value):
         return value.operands
     return ()
 
@@ -125,7 +127,7 @@ def _number(
         return None
     if value.opcode == "gather":
         return _looked_up(value, known[0])
-    if value.opcode in ("select", "broadcast", "reshape") and len(known) == 1:
+    if len(known) == 1 and (value.opcode == "select" or has_trait(value, _SPREADING)):
         return known[0]
     attributes = {k: v for k, v in value.attributes.items() if k != "metadata"}
     return make(value, value.opcode, *known, shape=Shape.array(dtype), **attributes)

@@ -19,10 +19,9 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.analysis.masked_ranges import MaskedRange
+from hlo.analysis.fusibility import MOVEMENT
 from hlo.analysis.reducers import Reducer, reducer_of
 from hlo.backend.loops.expression import Expression
-from hlo.backend.loops.ranges import reduced_ranges
 from hlo.backend.loops.schedule import Axis, Join, Reduction, Role, Source, Tail, Tree, axis_name
 from hlo.backend.loops.trace import trace
 from hlo.backend.loops.vectors import covering
@@ -128,7 +127,7 @@ def _across(asked: _Asked, full: int) -> Reduction:
     size = step * BLOCK
     blocks = (*(n * size for n in sizes_of(length // size)), size)
     tail = Tail.MASKED if length % lanes else Tail.SHORT if length % step else Tail.NONE
-    is_bounded = not rows and rounds >= LEAST_ROUNDS and bool(_ranges(asked, length))
+    is_bounded = not rows and rounds >= LEAST_ROUNDS and _is_masked(asked, length)
     last = Axis(
         axis_name(len(rows), "r"), length, Role.VECTOR, step, lanes, tail,
         blocks=blocks if is_long and length >= size else (), is_bounded=is_bounded,
@@ -145,8 +144,21 @@ def _across(asked: _Asked, full: int) -> Reduction:
     )
 
 
-def _ranges(asked: _Asked, length: int) -> list[MaskedRange]:
-    return reduced_ranges(asked.expression, asked.reduce, asked.indices, length)
+def _meets_a_choice(asked: _Asked) -> bool:
+    """Whether what is reduced is chosen, moves aside."""
+    value, path = asked.expression.source(asked.reduce.operands[0], ())
+    while value.opcode in MOVEMENT and not path and len(value.operands) == 1:
+        value, path = asked.expression.source(value.operands[0], ())
+    return value.opcode == "select"
+
+
+def _is_masked(asked: _Asked, length: int) -> bool:
+    """Whether the run knows bounds of what the reduction meets."""
+    if len(asked.reduce.operands) > 2 or not _meets_a_choice(asked):
+        return False
+    from hlo.backend.loops.ranges import reduced_ranges  # few reductions are masked
+
+    return bool(reduced_ranges(asked.expression, asked.reduce, asked.indices, length))
 
 
 def _join(asked: _Asked) -> Join:
