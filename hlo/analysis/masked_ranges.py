@@ -25,7 +25,9 @@ Path = tuple[int, ...]
 # What makes an instruction's value: itself, or what a fusion's parameter stands for.
 Source = Callable[[Instruction, Path], tuple[Instruction, Path]]
 # Moves from places that are known before the run, each from one.
-_PLACED = opcodes(Trait.REPEATS | Trait.PERMUTES | Trait.CUTS | Trait.REGROUPS) - opcodes(Trait.FREE)
+_PLACED = opcodes(Trait.REPEATS | Trait.PERMUTES | Trait.CUTS | Trait.REGROUPS) - opcodes(
+    Trait.FREE
+)
 _MOST_SEARCHED = 64  # Instructions of a mask that are looked at.
 _FAR = 1 << 40  # No dimension is as long.
 
@@ -93,7 +95,7 @@ def bounds_of(
             case "and" | "or" if (value.opcode == "and") is is_true:
                 waiting += [(o, at, is_true) for o in reversed(value.operands)]
             case "compare":
-                yield from _compared(value, at, along, source, is_true)
+                yield from _compared(value, at, along, source, is_true=is_true)
 
 
 _NEGATED = {"LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT", "EQ": "NE", "NE": "EQ"}
@@ -101,7 +103,7 @@ _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "
 
 
 def _compared(
-    compare: Instruction, at: Index, along: Variable, source: Source, is_true: bool
+    compare: Instruction, at: Index, along: Variable, source: Source, *, is_true: bool
 ) -> Iterator[Bound]:
     """position + c <direction> value, for a value that is one along the variable."""
     direction = str(compare["direction"])

@@ -273,7 +273,12 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
         )
     if joins_unknown_parts(producer, group.members):
         return stays("which of its parts is read is not known before the run")
-    cost = op_cost(producer)
+    return _accepts_elements(group, producer, axes)
+
+
+def _accepts_elements(group: Group, producer: Instruction, axes: Axes) -> bool:
+    """Whether elements that are computed where they are used cost no more there."""
+    stays, root, cost = partial(_stays, producer), group.root, op_cost(producer)
     wasted = wasted_lanes(group, producer, axes)
     if wasted:
         return stays(wasted)

@@ -170,6 +170,4 @@ def _moved(member: Instruction, at: Places) -> Places | None:
     dims = slice_dims(member.attributes)
     if any(d.stride != 1 for d in dims):
         return None
-    return frozenset(
-        tuple(p + d.start for p, d in zip(place, dims, strict=True)) for place in at
-    )
+    return frozenset(tuple(p + d.start for p, d in zip(place, dims, strict=True)) for place in at)

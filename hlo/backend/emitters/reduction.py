@@ -21,7 +21,7 @@ from hlo.backend.emitters.joining import Accumulators, Joining
 from hlo.backend.emitters.reading import shown
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
-from hlo.backend.lanes.lane_loops import lane_loop
+from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_within
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.expression import Path
 from hlo.backend.loops.reductions import kinds_of, reduced_arrays, reduction_form
@@ -238,7 +238,7 @@ class Space(Struct):
         *rows, _ = form.axes
         within = self._bounds(indices, last)
         extents, length = tuple(axis.extent for axis in form.axes), last.extent
-        lanes, count, w = last.lanes, unroll * len(indices), nest.w
+        lanes, count = last.lanes, unroll * len(indices)
 
         def vectors(outer: list[Expr], limits: tuple[int, int], values: list[Value]) -> list[Value]:
             *outer, first = outer
@@ -251,8 +251,10 @@ class Space(Struct):
                 return _flat(live + accumulators[len(at) :])
 
             low, high = limits
-            own = within and tuple(w.binary("sub", bound, nest.scalar(first)) for bound in within)
-            return lane_loop(nest, low, high - low, lanes, unroll, values, run, within=own)
+            if within is None:
+                return lane_loop(nest, low, high - low, lanes, unroll, values, run)
+            begin, end = (nest.w.binary("sub", bound, nest.scalar(first)) for bound in within)
+            return lane_loop_within(nest, limits, (begin, end), lanes, unroll, values, run)
 
         def joined(a: list[Value], b: list[Value]) -> list[Value]:
             return self._joined(a, b, count)

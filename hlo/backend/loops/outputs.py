@@ -83,7 +83,13 @@ def _leaf_paths(instruction: Instruction) -> list[Path]:
 
 
 def _window_output(
-    expression: Expression, source: Instruction, path: Path, array: Leaf, leaf: int, *, is_alone: bool
+    expression: Expression,
+    source: Instruction,
+    path: Path,
+    array: Leaf,
+    leaf: int,
+    *,
+    is_alone: bool,
 ) -> Output | None:
     """A dynamic-update-slice of an operand of the kernel writes its window only, in place."""
     if source.opcode != "dynamic-update-slice" or path:
