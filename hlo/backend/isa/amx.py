@@ -13,9 +13,7 @@ is a multiple of 2^-48, and so is a sum of these (Intel's manual, volume 2, both
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import sys
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -24,14 +22,12 @@ from hlo.backend.ir.records import Call
 from hlo.backend.ir.values import listed
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.assembly import InlineAssembly
+from hlo.backend.isa.permission import PERMISSION_CALL
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.machine import Machine
-from hlo.once import once
 
 REGISTERS, ROWS, ROW_BYTES = 8, 16, 64
-# Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA)
-PERMISSION_CALL = (158, 0x1023, 18)
 # The system call's convention (System V ABI for x86-64, A.2.1): its number and result in rax, two
 # operands in rdi and rsi; rcx and r11 are lost.
 SYSTEM_CALL = "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory},~{dirflag},~{fpsr},~{flags}"
@@ -41,18 +37,6 @@ _HALVES = {dt.BF16: ("bf16", "amx-bf16"), dt.F16: ("fp16", "amx-fp16")}
 _X86 = "llvm.x86."
 _FILLED = tuple(f"{_X86}{name}" for name in ("tdp", "tileload", "tilezero"))
 _STORED = f"{_X86}tilestored"
-
-
-@once
-def is_permitted() -> bool:
-    """Whether this process may use tile registers (asked once); without, its machine has none."""
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        call = ctypes.CDLL(None).syscall
-    except (OSError, AttributeError):
-        return False
-    return int(call(*PERMISSION_CALL)) == 0
 
 
 class TileProduct(Struct, frozen=True):

@@ -128,7 +128,7 @@ def host_machine() -> Machine:
     """This machine's description, with what this process may use of it."""
     features = {name for name, there in host_features().items() if there}
     if "amx-tile" in features:
-        from hlo.backend.isa.amx import is_permitted  # few processors have tiles
+        from hlo.backend.isa.permission import is_permitted  # few processors have tiles
 
         if not is_permitted():
             features -= {name for name in features if name.startswith("amx")}

@@ -29,6 +29,7 @@ def _ended(schedule: NestSchedule, vector: Axis) -> Axis:
         return replace(vector, step=lanes, tail=Tail.OVERLAPPING)
     if vector.tail is Tail.PREDICATED:
         return replace(vector, step=lanes)
+    assert not schedule.block % step, "a unit's block is whole rounds"
     if not length % step:
         return vector
     if vector.of:

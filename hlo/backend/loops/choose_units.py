@@ -98,11 +98,16 @@ def _block(schedule: NestSchedule, units: int, *, is_reduction: bool) -> int:
         block = vector.step
         return block if block < length else 0
     weight = max(LIGHT, schedule.domain.weight)
-    most = max(_LEAST_BLOCK, _BLOCK * LIGHT // weight)
+    most = max(_LEAST_BLOCK, _power_of_two(_BLOCK * LIGHT // weight))
     most = _LOOP_BLOCK if schedule.domain.trace.carried else most
     if length >= 2 * most and schedule.prefix == schedule.loops and units < UNITS:
         block = max(1, most // vector.step) * vector.step
     return block if block < length else 0
+
+
+def _power_of_two(most: int) -> int:
+    """The largest one up to a number, 0 for 0: whole rounds, however many vectors a round gets."""
+    return 1 << most.bit_length() - 1 if most else 0
 
 
 # -- rows side by side -----------------------------------------------------------------------
