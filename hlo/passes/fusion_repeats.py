@@ -142,10 +142,13 @@ def _all_read_bytes(producer: Instruction) -> int:
 
 
 def _read_bytes(operand: Instruction) -> int:
-    """Bytes of an operand in memory: a broadcast is none, what it spreads is; nor is a count."""
+    """Bytes of an operand in memory: a broadcast is none, what it spreads is; nor is a count
+    along the one dimension, whose index loops have.
+    """
     while operand.opcode == "broadcast":
         (operand,) = operand.operands
-    return 0 if operand.opcode == "iota" else operand.shape.size_bytes
+    is_count = operand.opcode == "iota" and operand.shape.rank == 1
+    return 0 if is_count else operand.shape.size_bytes
 
 
 def wasted_lanes(group: Group, producer: Instruction, axes: Axes) -> str:

@@ -42,9 +42,11 @@ def _ended(schedule: NestSchedule, vector: Axis) -> Axis:
 
 def _most_short(schedule: NestSchedule) -> int:
     """How many short vectors may take a masked one's place. What a loop may hand on in registers is
-    one row; each of many rows is as long as its vectors are many.
+    one row, and rows of less than a vector are nothing else; of many longer rows each would take
+    more vectors.
     """
-    return MOST_SHORT if prod(schedule.domain.extents[:-1]) == 1 else 1
+    extents = schedule.domain.extents
+    return MOST_SHORT if prod(extents[:-1]) == 1 or extents[-1] < schedule.lanes else 1
 
 
 def _rest_lanes(schedule: NestSchedule) -> int:
