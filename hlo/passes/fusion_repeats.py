@@ -145,10 +145,11 @@ def _read_bytes(operand: Instruction) -> int:
     """Bytes of an operand in memory: a broadcast is none, what it spreads is; nor is a count
     along the one dimension, whose index loops have.
     """
+    if operand.opcode == "iota" and operand.shape.rank == 1:
+        return 0
     while operand.opcode == "broadcast":
         (operand,) = operand.operands
-    is_count = operand.opcode == "iota" and operand.shape.rank == 1
-    return 0 if is_count else operand.shape.size_bytes
+    return operand.shape.size_bytes
 
 
 def wasted_lanes(group: Group, producer: Instruction, axes: Axes) -> str:
