@@ -274,8 +274,11 @@ def leaves_updated_alone(root: Instruction, producer: Instruction) -> bool:
     What is computed from it by ops that fuse is left to a kernel of theirs, which reads it once:
     only their last ones here would leave the first ones to be stored for themselves. Where most of
     it is updated, element by element, the kernel writes another array, which is fewer passes.
+    What reads an array that the target itself is made of by updates is computed before these, which
+    may work on that array.
     """
     target = root.operands[0]
+    earlier = _updated_before(target)
     seen: set[Instruction] = set()
     stack = [producer]
     while stack and len(seen) < _MOST_SEARCHED:
@@ -284,11 +287,22 @@ def leaves_updated_alone(root: Instruction, producer: Instruction) -> bool:
             seen.add(top)
             if _may_be_inside(top) and top is not target:
                 stack += top.operands
+    if not seen.isdisjoint(earlier):
+        return False
     if target not in seen:
         return True
     seen = {i for i in seen if i is not target and i.operands and _may_be_inside(i)}
     is_plain = all(i.opcode in FINISHING or is_elementwise(i) for i in seen)
     return is_plain and _is_mostly_updated(root)
+
+
+def _updated_before(target: Instruction) -> set[Instruction]:
+    """The arrays whose memory a chain of updates hands on to a target."""
+    found: set[Instruction] = set()
+    while target.opcode == "dynamic-update-slice" and len(found) < _MOST_SEARCHED:
+        target = target.operands[0]
+        found.add(target)
+    return found
 
 
 def _may_be_inside(instruction: Instruction) -> bool:

@@ -22,6 +22,8 @@ from hlo.ops.table import attribute
 # unknown.
 Axis = tuple[str, int]
 Axes = tuple[Axis, ...]
+# Indices at which a value is needed, less the index of the kernel's element.
+Places = frozenset[tuple[int, ...]]
 UNKNOWN: Axis = ("?", 0)
 PICKED = "g"  # The axis of a gather that takes so many elements of the value, wherever they are.
 STAGES: Axis = ("s", 0)  # A reduced or inner dimension, which several stages of a kernel run over.
@@ -48,6 +50,9 @@ class Group(Struct, eq=False):
     counts: dict[Instruction, float] = field(default_factory=dict)
     outside: dict[Instruction, None] = field(default_factory=dict)
     length: int = 0
+    # What is computed at several places, as the decision for what it belongs to says.
+    settled: set[Instruction] = field(default_factory=set)
+    places: dict[Instruction, Places | None] = field(default_factory=dict)
 
     @property
     def dims(self) -> tuple[int, ...]:

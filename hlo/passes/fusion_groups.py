@@ -55,6 +55,7 @@ from hlo.passes.fusion_repeats import (
     wasted_sums,
     whole_users,
 )
+from hlo.passes.fusion_stencils import places_in, repeats_more_than_memory
 from hlo.passes.liveness import awaited
 from hlo.passes.patterns.matching import ints
 from hlo.passes.remarks import NOT_FUSED, Message, remark
@@ -237,6 +238,7 @@ def _enter(group: Group, member: Instruction, axes: Axes) -> None:
     group.members[member] = axes
     _count(group, member)
     group.counts[member] = evaluations(member, group.counts) or 1.0
+    group.places[member] = places_in(group, member)
     if member.opcode == "reduce":
         group.reductions += 1
 
@@ -271,10 +273,20 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
         )
     if joins_unknown_parts(producer, group.members):
         return stays("which of its parts is read is not known before the run")
-    cost = op_cost(producer)
+    return _accepts_elements(group, producer, axes)
+
+
+def _accepts_elements(group: Group, producer: Instruction, axes: Axes) -> bool:
+    """Whether elements that are computed where they are used cost no more there."""
+    stays, root, cost = partial(_stays, producer), group.root, op_cost(producer)
     wasted = wasted_lanes(group, producer, axes)
     if wasted:
         return stays(wasted)
+    is_long = repeats_more_than_memory(group, producer, MOST_REPEATED)
+    if is_long is not None:
+        return not is_long or stays(
+            f"the kernel of %{root.name} would compute it and what it is made of at several places"
+        )
     is_once = cost == 0 or picks_few(producer, axes) or _is_once(group, producer, axes)
     if is_once or (_finishes_reduction(producer) and _reorder(group, producer, axes)):
         return True

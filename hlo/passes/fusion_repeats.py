@@ -142,7 +142,11 @@ def _all_read_bytes(producer: Instruction) -> int:
 
 
 def _read_bytes(operand: Instruction) -> int:
-    """Bytes of an operand in memory: a broadcast is none, what it spreads is."""
+    """Bytes of an operand in memory: a broadcast is none, what it spreads is; nor is a count
+    along the one dimension, whose index loops have.
+    """
+    if operand.opcode == "iota" and operand.shape.rank == 1:
+        return 0
     while operand.opcode == "broadcast":
         (operand,) = operand.operands
     return operand.shape.size_bytes

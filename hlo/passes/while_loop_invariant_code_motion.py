@@ -187,13 +187,23 @@ def _is_pure(instruction: Instruction) -> bool:
 
 def _is_work(instruction: Instruction) -> bool:
     """Not what costs nothing, a fusion of such too, and not what reads little and writes much."""
-    if instruction.opcode in FOLLOWING:
+    if instruction.opcode in FOLLOWING or _is_counted_mask(instruction):
         return False
     if instruction.opcode == "fusion":
         (fused,) = instruction.called_computations()
         if all(i.opcode in FOLLOWING for i in fused.instructions):
             return False
     return instruction.shape.size_bytes <= max(64, 4 * _bytes_read(instruction))
+
+
+def _is_counted_mask(instruction: Instruction) -> bool:
+    """Whether counted positions are compared with one number: a reduction in the loop sees from
+    that which part of what it masks is left (analysis/masked_ranges.py).
+    """
+    if instruction.opcode != "compare" or not instruction.shape.rank:
+        return False
+    sources = {_spread(o) for o in instruction.operands}
+    return all(s.opcode == "iota" or s.shape.is_scalar for s in sources)
 
 
 def _bytes_read(instruction: Instruction) -> int:

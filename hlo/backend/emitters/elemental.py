@@ -382,8 +382,9 @@ class Elemental:
 
     def clamped(self, source: Instruction, index: Index, low: int, high: int) -> Expr:
         """The integer that `source` holds at the index, clamped on its own type, as an index."""
-        if low == high:
-            return affine.number(low)
+        known = self.expression.known_start(source, low, high)
+        if known is not None:
+            return known
         depth = min(self._depth(index), self.nest.depth)
         with self.nest.at(depth) as level:
             key = ("start", source, index, low, high, self.guards)

@@ -21,7 +21,7 @@ from hlo.backend.emitters.joining import Accumulators, Joining
 from hlo.backend.emitters.reading import shown
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
-from hlo.backend.lanes.lane_loops import lane_loop
+from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_within
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.expression import Path
 from hlo.backend.loops.reductions import kinds_of, reduced_arrays, reduction_form
@@ -236,6 +236,7 @@ class Space(Struct):
         """Loops over all axes, vectors along the last; long sums in blocks."""
         nest, unroll, last = self.elemental.nest, form.accumulators, form.axes[-1]
         *rows, _ = form.axes
+        within = self._bounds(indices, last)
         extents, length = tuple(axis.extent for axis in form.axes), last.extent
         lanes, count = last.lanes, unroll * len(indices)
 
@@ -250,7 +251,10 @@ class Space(Struct):
                 return _flat(live + accumulators[len(at) :])
 
             low, high = limits
-            return lane_loop(nest, low, high - low, lanes, unroll, values, run)
+            if within is None:
+                return lane_loop(nest, low, high - low, lanes, unroll, values, run)
+            begin, end = (nest.w.binary("sub", bound, nest.scalar(first)) for bound in within)
+            return lane_loop_within(nest, limits, (begin, end), lanes, unroll, values, run)
 
         def joined(a: list[Value], b: list[Value]) -> list[Value]:
             return self._joined(a, b, count)
@@ -276,6 +280,14 @@ class Space(Struct):
         if form.tree is not Tree.BLOCKS:
             return looped(nest, rows, row, start)
         return BlockedSums(nest, rows, start, row, joined).from_(start)
+
+    def _bounds(self, indices: list[Index], axis: Axis) -> tuple[Value, Value] | None:
+        """Between which the axis runs; None for all of it."""
+        if not axis.is_bounded:
+            return None
+        from hlo.backend.emitters.ranges import reduced_bounds  # few reductions are masked
+
+        return reduced_bounds(self.elemental, self.instruction, indices, axis.extent)
 
     def start(self, lanes: int) -> Accumulators:
         elemental = self.elemental

@@ -37,14 +37,8 @@ def lane_loop(
         starts = [low + k * lanes for k in range(unroll)]
         carried = body([fixed(nest, s, lanes, high) for s in starts], carried)
     elif rounds:
-        # The first vector of a batch ends so early that the last one is within the length too.
-        last = low + (rounds - 1) * step + lanes - 1
-
-        def run(counter: Value, values: list[Value]) -> list[Value]:
-            v = nest.variable(counter, low, last, lanes)
-            return body([v + k * lanes for k in range(unroll)], values)
-
-        carried = nest.loop(low, low + rounds * step, step, carried, run)
+        end = low + rounds * step
+        carried = nest.loop(low, end, step, carried, _round(nest, (low, end), lanes, unroll, body))
     if rest:
         starts = list(range(low + rounds * step, high, lanes))
         rest = (high - starts[-1]) % lanes
@@ -56,6 +50,46 @@ def lane_loop(
             return body(batch, carried)
         carried = body([fixed(nest, s, lanes, high) for s in starts], carried)
     return carried
+
+
+def lane_loop_within(
+    nest: Nest,
+    limits: tuple[int, int],
+    within: tuple[Value, Value],
+    lanes: int,
+    unroll: int,
+    carried: list[Value],
+    body: LaneBody,
+) -> list[Value]:
+    """As `lane_loop` over [limits), without full rounds that miss [within), bounds known at run
+    time; the last round may reach beyond these.
+    """
+    w, (low, high), (begin, end) = nest.w, limits, within
+    step = lanes * unroll
+    last = high - (high - low) % step
+    if last - low > step:
+        ahead = w.binary("sub", w.intrinsic("llvm.smax", "i64", begin, w.int(low)), w.int(low))
+        whole = w.binary("mul", w.binary("udiv", ahead, w.int(step)), w.int(step))
+        most = w.intrinsic("llvm.smin", "i64", w.binary("add", end, w.int(step - 1)), w.int(last))
+        run = _round(nest, (low, last), lanes, unroll, body)
+        carried = nest.loop(w.binary("add", whole, w.int(low)), most, step, carried, run)
+        low = last
+    return lane_loop(nest, low, high - low, lanes, unroll, carried, body)
+
+
+def _round(
+    nest: Nest, limits: tuple[int, int], lanes: int, unroll: int, body: LaneBody
+) -> Callable[[Value, list[Value]], list[Value]]:
+    """A full round of vectors within limits."""
+    low, high = limits
+    # The first vector of a batch ends so early that the last one is within the length too.
+    last = high - lanes * unroll + lanes - 1
+
+    def run(counter: Value, values: list[Value]) -> list[Value]:
+        v = nest.variable(counter, low, last, lanes)
+        return body([v + k * lanes for k in range(unroll)], values)
+
+    return run
 
 
 def fixed(nest: Nest, start: int, lanes: int, high: int) -> Expr:

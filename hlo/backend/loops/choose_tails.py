@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from msgspec.structs import replace
 
 from hlo.backend.loops.nest_schedule import NestSchedule
@@ -34,8 +36,17 @@ def _ended(schedule: NestSchedule, vector: Axis) -> Axis:
         return replace(vector, tail=Tail.MASKED, tail_step=_rest_lanes(schedule))
     rest = length % lanes
     shortens = schedule.is_light and length <= _FEW_VECTORS * lanes
-    is_short = not rest or (shortens and rest.bit_count() <= MOST_SHORT)
+    is_short = not rest or (shortens and rest.bit_count() <= _most_short(schedule))
     return replace(vector, tail=Tail.SHORT if is_short else Tail.MASKED)
+
+
+def _most_short(schedule: NestSchedule) -> int:
+    """How many short vectors may take a masked one's place. What a loop may hand on in registers is
+    one row, and rows of less than a vector are nothing else; of many longer rows each would take
+    more vectors.
+    """
+    extents = schedule.domain.extents
+    return MOST_SHORT if prod(extents[:-1]) == 1 or extents[-1] < schedule.lanes else 1
 
 
 def _rest_lanes(schedule: NestSchedule) -> int:

@@ -19,6 +19,7 @@ from hlo.indexing.maps import Start
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
 
 Path = tuple[int, ...]
 Node = tuple[Instruction, Path]  # a value: an instruction, which element of a tuple
@@ -112,12 +113,27 @@ class Expression:
                 raise unsupported(call, "of a computation that is called twice")
         return callee.root
 
+    def known_start(self, operand: Instruction, low: int, high: int) -> Expr | None:
+        """The start that an operand gives whatever the run brings: of a window that fits in one
+        place only, or a constant's, clamped.
+        """
+        if low == high:
+            return affine.number(low)
+        source, _ = self.source(operand, ())
+        if source.opcode != "constant" or source.shape.dims or (source, ()) in self.leaves:
+            return None
+        literal = source["literal"]
+        if not isinstance(literal, Literal) or literal.is_elided:
+            return None
+        return affine.number(max(low, min(int(literal.array.item()), high)))
+
     def starts(self, instruction: Instruction) -> Start:
         """The starts of an op with some that are known in the run only, as symbols."""
 
         def start(operand: int, index: Index, low: int, high: int) -> Expr:
-            if low == high:
-                return affine.number(low)
+            known = self.known_start(instruction.operands[operand], low, high)
+            if known is not None:
+                return known
             key = (instruction.operands[operand], index, low, high)
             if key not in self._starts:
                 self._starts[key] = affine.of(Opaque("start", low, high, index))

@@ -202,7 +202,9 @@ def _batches(axis: Axis, length: int, inner: Inner, low: int) -> Steps:
     if rounds == 1:
         found += inner()
     elif rounds:
-        found.append(Opened(low, low + rounds * axis.step, axis.step, inner()))
+        first = None if axis.is_bounded else low
+        end = None if axis.is_bounded else low + rounds * axis.step
+        found.append(Opened(first, end, axis.step, inner()))
     return found + (inner() if rest else [])
 
 

@@ -6,8 +6,9 @@ from msgspec import Struct
 
 from hlo.analysis.leaves import leaves_of
 from hlo.backend.loops.expression import Expression, Leaf, Path
+from hlo.backend.loops.trace import trace
 from hlo.indexing import affine
-from hlo.indexing.affine import Expr, Index
+from hlo.indexing.affine import Expr, Index, Variable
 from hlo.indexing.maps import Start, window_starts
 from hlo.ir.instruction import Instruction
 
@@ -67,7 +68,7 @@ def outputs_of(
             continue
         source, own = expression.source(root, path)
         array = Leaf(expression.storage(shape.dtype), shape.size, operand_leaves + k)
-        window = _window_output(expression, source, own, array, k)
+        window = _window_output(expression, source, own, array, k, is_alone=len(paths) == 1)
         found.append(window or Output(source, own, array, shape.dims, shape.dims, leaf=k))
     return found
 
@@ -82,19 +83,41 @@ def _leaf_paths(instruction: Instruction) -> list[Path]:
 
 
 def _window_output(
-    expression: Expression, source: Instruction, path: Path, array: Leaf, leaf: int
+    expression: Expression,
+    source: Instruction,
+    path: Path,
+    array: Leaf,
+    leaf: int,
+    *,
+    is_alone: bool,
 ) -> Output | None:
     """A dynamic-update-slice of an operand of the kernel writes its window only, in place."""
     if source.opcode != "dynamic-update-slice" or path:
         return None
     target, target_path = expression.source(source.operands[0], ())
     held = expression.leaves.get((target, target_path))
-    if held is None or not _only_updated(expression, source, target):
+    if held is None:
         return None
     update = source.operands[1]
     starts, alias = expression.starts(source), (held.number, leaf)
     dims, frame = update.shape.dims, source.shape.dims
-    return Output(update, (), array, dims, frame, source, starts, alias, leaf)
+    output = Output(update, (), array, dims, frame, source, starts, alias, leaf)
+    if _only_updated(expression, source, target) or (is_alone and _reads_own(expression, output)):
+        return output
+    return None
+
+
+def _reads_own(expression: Expression, output: Output) -> bool:
+    """Whether each element of the update reads the updated array at most where it is written,
+    and no reduction reads it: so it may be written as soon as it is known.
+    """
+    assert output.alias is not None, "an update of an operand"
+    at = tuple(Variable(f"u{d}", 0, max(n - 1, 0)) for d, n in enumerate(output.dims))
+    index = tuple(map(affine.of, at))
+    found = trace(expression, [(output.source, index, output.path)])
+    place = output.place(index)
+    own = [read for read in found.reads if read.leaf == output.alias[0]]
+    return all(read.position == place and not read.reduced for read in own)
 
 
 def _only_updated(expression: Expression, update: Instruction, target: Instruction) -> bool:

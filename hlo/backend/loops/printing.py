@@ -140,7 +140,9 @@ def _reduction(node: Reduction) -> str:
 
 def _reduced(axis: Axis) -> str:
     written = ", written out" if axis.role is Role.UNROLLED else ""
-    return f"{axis.name} in {_extent(axis)}{_step(axis)}{written}{_blocks(axis)}{_tail(axis)}"
+    part = "what a mask leaves of " if axis.is_bounded else ""
+    steps = f"{_step(axis)}{written}{_blocks(axis)}{_tail(axis)}"
+    return f"{axis.name} in {part}{_extent(axis)}{steps}"
 
 
 def _cache(node: Cache) -> str:

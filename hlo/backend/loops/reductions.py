@@ -19,6 +19,7 @@ from math import prod
 
 from msgspec import Struct
 
+from hlo.analysis.fusibility import MOVEMENT
 from hlo.analysis.reducers import Reducer, reducer_of
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.schedule import Axis, Join, Reduction, Role, Source, Tail, Tree, axis_name
@@ -43,6 +44,7 @@ FEWEST_TURNED = 4
 MOST_ROW_OPS, MOST_ROW_READS = 96, 24
 # Vectors of partial results that hide the latency of a cheap reducer, and of another one.
 _CHEAP_UNROLL, _UNROLL = 4, 2
+LEAST_ROUNDS = 4  # Of a loop of which only those run that a mask leaves something of.
 _MOST_SEARCHED = 32  # Instructions after a reduction that are looked at.
 _UNROLLED_WINDOW = 32  # Windows up to this size are written without a loop.
 _UNROLLED_LONG_WINDOW = 4  # The same where the reducer is long code.
@@ -125,9 +127,10 @@ def _across(asked: _Asked, full: int) -> Reduction:
     size = step * BLOCK
     blocks = (*(n * size for n in sizes_of(length // size)), size)
     tail = Tail.MASKED if length % lanes else Tail.SHORT if length % step else Tail.NONE
+    is_bounded = not rows and rounds >= LEAST_ROUNDS and _is_masked(asked, length)
     last = Axis(
         axis_name(len(rows), "r"), length, Role.VECTOR, step, lanes, tail,
-        blocks=blocks if is_long and length >= size else (),
+        blocks=blocks if is_long and length >= size else (), is_bounded=is_bounded,
     )  # fmt: skip
     outer = blocked_axes(rows, rounds) if is_long else axes_of(rows, Role.REDUCED)
     return Reduction(
@@ -139,6 +142,23 @@ def _across(asked: _Asked, full: int) -> Reduction:
         tree=Tree.BLOCKS if is_long else Tree.IN_ORDER,
         join=_join(asked) if lanes > 1 else Join.NONE,
     )
+
+
+def _meets_a_choice(asked: _Asked) -> bool:
+    """Whether what is reduced is chosen, moves aside."""
+    value, path = asked.expression.source(asked.reduce.operands[0], ())
+    while value.opcode in MOVEMENT and not path and len(value.operands) == 1:
+        value, path = asked.expression.source(value.operands[0], ())
+    return value.opcode == "select"
+
+
+def _is_masked(asked: _Asked, length: int) -> bool:
+    """Whether the run knows bounds of what the reduction meets."""
+    if len(asked.reduce.operands) > 2 or not _meets_a_choice(asked):
+        return False
+    from hlo.backend.loops.ranges import reduced_ranges  # few reductions are masked
+
+    return bool(reduced_ranges(asked.expression, asked.reduce, asked.indices, length))
 
 
 def _join(asked: _Asked) -> Join:

@@ -98,7 +98,8 @@ class Axis(Struct, frozen=True):
     tail_step: elements of a round after the last full one, where these have a loop of their own.
     of: the extent of the whole, of which this axis runs over the part between two bounds known at
     run time (0: over all of it). blocks: steps whose sums are added apart, the largest first;
-    apart: so is that of each step, over the axes inside of it.
+    apart: so is that of each step, over the axes inside of it. is_bounded: only the rounds run that
+    meet what a mask leaves, between two bounds known at run time.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Axis(Struct, frozen=True):
     parts: int = 0
     blocks: tuple[int, ...] = ()
     apart: bool = False
+    is_bounded: bool = False
     direction: Direction = Direction.FORWARD
     loop: int = -1
 

@@ -14,10 +14,18 @@ from hlo.ir.literal import Literal
 from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import Trait, opcodes
-from hlo.passes.patterns.matching import ints, is_plain, literal_of, same_array, splat_literal
+from hlo.passes.patterns.matching import (
+    ints,
+    is_constant_like,
+    is_plain,
+    literal_of,
+    same_array,
+    splat_literal,
+)
 from hlo.passes.rewriting import rewrite
 
 _COMBINING = opcodes(Trait.ASSOCIATIVE)
+_MOST_SEARCHED = 64  # Instructions behind an update that are looked at.
 
 
 @rewrite("dynamic-slice")
@@ -48,7 +56,7 @@ def slice_of_update(root: Instruction) -> Instruction | None:
     => slice(x)  where it lies beside it; for constant c
 
     Not where most of the array is updated and others than such slices read it all the same: x and u
-    would be kept beside it.
+    would be kept beside it; nor where only the update needs x, and may work in its place.
     """
     (updated,) = root.operands
     x, u, *indices = updated.operands
@@ -58,13 +66,32 @@ def slice_of_update(root: Instruction) -> Instruction | None:
     is_within = _is_within(root, begins, u.shape.dims)
     if is_within is None:
         return None
-    if 2 * u.shape.size >= x.shape.size and not _is_sliced(updated, begins, u.shape.dims):
+    is_kept = 2 * u.shape.size >= x.shape.size or (not is_within and _is_handed_over(updated))
+    if is_kept and not _is_sliced(updated, begins, u.shape.dims):
         return None
     if not is_within:
         return make(root, "slice", x, shape=root.shape, slice=root["slice"])
     taken = zip(_taken(root), begins, strict=True)
     moved = tuple(SliceDim(d.start - b, d.limit - b, d.stride) for d, b in taken)
     return make(root, "slice", u, shape=root.shape, slice=moved)
+
+
+def _is_handed_over(updated: Instruction) -> bool:
+    """Whether an array in memory is read by its update, and by what that is made of, alone: then
+    the update may work on it.
+    """
+    x, u, *_ = updated.operands
+    if is_constant_like(x) or x.is_root:
+        return False
+    others = {user for user in x.users if user is not updated}
+    waiting, seen = [u], {u, x}
+    while others and waiting and len(seen) < _MOST_SEARCHED:
+        top = waiting.pop()
+        others.discard(top)
+        fresh = [o for o in top.operands if o not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return not others
 
 
 def _taken(slice_: Instruction) -> tuple[SliceDim, ...]:
