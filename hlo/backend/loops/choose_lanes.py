@@ -24,6 +24,7 @@ from hlo.indexing.reductions import reduction_dims
 _BLOCK_SIDES = (256, 64)
 # Rows up to this length leave lanes idle, or cost a tree of lanes for little.
 _SHORT_REDUCTION = 16
+_MOST_JOINED = 16  # Places that are written out where arrays are joined along them.
 _MANY_TERMS = 8  # For so many, what is done for each row of terms is little.
 _ROOM = 32  # Registers that hold a formula's numbers beside what is computed.
 _PAIRS = 4  # The fewest rounds of a loop whose values take two registers.
@@ -87,8 +88,10 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
     block = max(step, length // wanted // step * step) if wanted > 1 else length
     for k in range(count - 1):
         schedule = schedule.with_axis(k, role=Role.PARALLEL)
+    # Which part of a joined array an element is of is known where its place is written out.
+    written = _MOST_JOINED if domain.trace.conditions else UNROLLED
     for k in range(count, len(extents)):
-        role = Role.UNROLLED if reduced <= UNROLLED else Role.SERIAL
+        role = Role.UNROLLED if reduced <= written else Role.SERIAL
         schedule = schedule.with_axis(k, role=role)
     schedule = schedule.with_axis(count - 1, role=Role.VECTOR, lanes=lanes, step=step)
     schedule = schedule.split(block if block < length else 0)
