@@ -16,7 +16,14 @@ from hlo.backend.loops.outputs import Output, is_interleaved
 from hlo.backend.loops.reductions import UNROLLED, is_short_row
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail
 from hlo.backend.loops.trace import Read
-from hlo.backend.loops.vectors import MOST_INTERLEAVED, MOST_LANES, fitting, narrowed, takes_rows
+from hlo.backend.loops.vectors import (
+    MOST_INTERLEAVED,
+    MOST_JOINED,
+    MOST_LANES,
+    fitting,
+    narrowed,
+    takes_rows,
+)
 from hlo.indexing.affine import DivMod, Expr, Variable, of
 from hlo.indexing.reductions import reduction_dims
 
@@ -24,7 +31,6 @@ from hlo.indexing.reductions import reduction_dims
 _BLOCK_SIDES = (256, 64)
 # Rows up to this length leave lanes idle, or cost a tree of lanes for little.
 _SHORT_REDUCTION = 16
-_MOST_JOINED = 16  # Places that are written out where arrays are joined along them.
 _MANY_TERMS = 8  # For so many, what is done for each row of terms is little.
 _ROOM = 32  # Registers that hold a formula's numbers beside what is computed.
 _PAIRS = 4  # The fewest rounds of a loop whose values take two registers.
@@ -89,7 +95,7 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
     for k in range(count - 1):
         schedule = schedule.with_axis(k, role=Role.PARALLEL)
     # Which part of a joined array an element is of is known where its place is written out.
-    written = _MOST_JOINED if domain.trace.conditions else UNROLLED
+    written = MOST_JOINED if domain.trace.conditions else UNROLLED
     for k in range(count, len(extents)):
         role = Role.UNROLLED if reduced <= written else Role.SERIAL
         schedule = schedule.with_axis(k, role=role)
@@ -116,7 +122,10 @@ def rows_of_few(schedule: NestSchedule) -> int:
     if domain.trace.reductions and not _are_costly_short_sums(schedule):
         return 0
     *_, rows, length = domain.extents
-    if not takes_rows(rows, length, lanes) or domain.weight > LIGHT * (MOST_INTERLEAVED + 1):
+    is_joined = bool(domain.trace.conditions)
+    most = MOST_JOINED if is_joined else MOST_INTERLEAVED
+    takes = takes_rows(rows, length, lanes, is_joined=is_joined)
+    if not takes or domain.weight > LIGHT * (most + 1):
         return 0
     *_, row, place = domain.variables
     for output in domain.outputs:

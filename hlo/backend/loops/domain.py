@@ -169,7 +169,7 @@ def _boxes(expression: Expression, whole: Domain, lanes: int) -> list[Domain]:
     found, variables = _seen(expression, whole)
     whole = replace(whole, variables=tuple(variables), trace=found)
     cuts = _cuts(found, variables)
-    if _is_few_wide(whole, lanes):
+    if cuts and _is_few_wide(whole, lanes, len(cuts[-1]) + 1):
         cuts[-1].clear()
     if not any(cuts) or found.reductions or whole.outer:
         return [whole]
@@ -187,13 +187,15 @@ def _boxes(expression: Expression, whole: Domain, lanes: int) -> list[Domain]:
     return [whole]
 
 
-def _is_few_wide(whole: Domain, lanes: int) -> bool:
+def _is_few_wide(whole: Domain, lanes: int, parts: int) -> bool:
     """Whether rows are of so few results that lanes take a row each (choose_lanes.rows_of_few):
-    each place in a row has code of its own then.
+    each place in a row has code of its own then. More of them where each is another array's: what
+    these have in common is computed once.
     """
+    is_joined = bool(whole.dims) and parts == whole.dims[-1]
     return (
         len(whole.dims) > 1
-        and takes_rows(whole.dims[-2], whole.dims[-1], lanes)
+        and takes_rows(whole.dims[-2], whole.dims[-1], lanes, is_joined=is_joined)
         and all(o.dims[-1] == whole.dims[-1] and is_interleaved(o) for o in whole.outputs)
     )
 
