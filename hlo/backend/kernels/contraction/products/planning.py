@@ -214,7 +214,7 @@ def _unit_blocks(plan: ProductPlan, machine: Machine) -> tuple[int, int]:
     units = UNITS // 2 if plan.depth_first else UNITS
     wanted = -(-max(1 + (c.flops >= SECOND_FLOPS), min(units, c.flops // UNIT_FLOPS)) // c.batches)
     panel_bytes = plan.rhs_packing.panel_bytes
-    block_bytes = cache_bytes // 8 if in_place else cache_bytes // 2
+    block_bytes = cache_bytes // (8 if in_place else 4)
     fewest = -(-panels.count // max(1, block_bytes // panel_bytes))
     sums = rows.count * rows.step * panels.count * plan.rhs_packing.k_step * plan.ring.scalar_bytes
     best: tuple[float, int, int] | None = None
