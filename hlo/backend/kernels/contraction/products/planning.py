@@ -205,8 +205,9 @@ def _reads_in_pieces(plan: ProductPlan) -> bool:
 def _unit_blocks(plan: ProductPlan, machine: Machine) -> tuple[int, int]:
     """Blocks of rows and of columns, so that little is packed again.
 
-    A block of packed columns takes half of the second-level cache: the other factor streams through
-    the rest. Of those that rows meet where they lie, more than a quarter of that is not faster.
+    A block of packed columns takes a quarter of the second-level cache: the other factor streams
+    through the rest, and another thread of the core may want half. Of those that rows meet where
+    they lie, more than half of that is not faster.
     """
     cache_bytes = machine.second_cache.bytes
     c, rows, panels = plan.contraction, plan.rows, plan.columns
