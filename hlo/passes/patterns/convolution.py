@@ -10,89 +10,24 @@ first one, so that more phases see the same.
 
 from __future__ import annotations
 
-from itertools import groupby, product
+from itertools import product
 from math import prod
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.attributes.dim_labels import DimLabels
 from hlo.attributes.padding import PaddingDim
 from hlo.attributes.slices import SliceDim
-from hlo.attributes.window import Window, WindowDim
+from hlo.attributes.window import Window
 from hlo.ir.instruction import Instruction
 from hlo.ops.making import make
 from hlo.passes.patterns.matching import ints, is_plain, splat
+from hlo.passes.patterns.phases import Holes, Phases, interleaved
 from hlo.passes.rewriting import rewrite
 
 LEAST_DEPTH = 128  # Products of an output from which those saved outweigh moving the outputs.
 LEAST_PRODUCTS = 1 << 22  # Products in all: each kernel takes its time to be made.
 MOST_PARTS = 8  # The most convolutions that stand for one.
-# Two phases are joined where the outputs before the first one are at most one in so many.
-FEW_BEFORE = 24
-
-
-class Phases(Struct, frozen=True):
-    """Neighbouring phases from `first` on, whose outputs at one q see the same `taps` elements,
-    from the one at q - low on. tap: of the last of them, the least one."""
-
-    first: int
-    count: int
-    taps: int
-    low: int
-    tap: int
-
-
-class Holes(Struct, frozen=True):
-    """A dimension with holes: its window, its dimensions in the base, in the kernel and the result,
-    sizes. before: how many outputs are computed before the first one."""
-
-    window: WindowDim
-    number: int
-    rhs: int
-    out: int
-    base: int
-    outputs: int
-    before: int = 0
-
-    @property
-    def phases(self) -> int:
-        return self.window.base_dilation
-
-    @property
-    def outputs_each(self) -> int:
-        """Outputs of a phase, those counted that are beyond both ends."""
-        return -(-(self.before + self.outputs) // self.phases)
-
-    @property
-    def groups(self) -> tuple[Phases, ...]:
-        """The phases, those together that see the same."""
-        low, d = self.window.pad_low + self.before, self.phases
-        seen = []
-        for phase in range(d):
-            tap = (low - phase) % d
-            seen.append((max(0, -(-(self.window.size - tap) // d)), (low - phase - tap) // d))
-        found, first = [], 0
-        for (taps, at), each in groupby(seen):
-            count = len(list(each))
-            last = first + count - 1
-            found.append(Phases(first, count, taps, at, (low - last) % d))
-            first = last + 1
-        return tuple(found)
-
-    @property
-    def joined(self) -> Holes:
-        """Counted from where fewest groups of phases remain, if that is worth the outputs that are
-        computed for nothing."""
-        moved = replace(self, before=self.phases - 1 - self.window.pad_low % self.phases)
-        more = FEW_BEFORE * (moved.outputs_each - self.outputs_each)
-        is_dear = self.phases == 2 and more > self.outputs_each
-        return self if is_dear or len(moved.groups) >= len(self.groups) else moved
-
-    def part(self, phases: Phases) -> WindowDim:
-        """The window of their own convolution."""
-        n = phases.taps
-        return WindowDim(n, 1, phases.low, self.outputs_each - 1 + n - self.base - phases.low)
 
 
 @rewrite("convolution")
@@ -111,7 +46,10 @@ def convolution_of_holes(root: Instruction) -> Instruction | None:
     parts = {}
     for phases in product(*(h.groups for h in holes)):
         parts[phases] = _spread(root, holes, phases, _part(root, kernel, holes, phases))
-    return _interleaved(root, holes, parts)
+    # Between the spatial dimensions of a part are the features of its phases.
+    before = [sum(o.out < h.out for o in holes) + (labels.out_feature < h.out) for h in holes]
+    places = [h.out + n + 1 for h, n in zip(holes, before, strict=True)]
+    return interleaved(root, holes, parts, places)
 
 
 @rewrite("convolution")
@@ -286,34 +224,3 @@ def _spread(
         order += [at + 1 + n for n, h in enumerate(holes) if h.out == d]
     spread = make(root, "reshape", part, shape=part.shape.with_dims(split))
     return make(root, "transpose", spread, dimensions=tuple(order))
-
-
-def _interleaved(
-    root: Instruction,
-    holes: tuple[Holes, ...],
-    parts: dict[tuple[Phases, ...], Instruction],
-) -> Instruction:
-    """The outputs of all phases, each where it belongs: from the last dimension on."""
-    labels = root["dim_labels"]
-    assert isinstance(labels, DimLabels)
-    sizes = list(root.shape.dims)
-    for n in range(len(holes) - 1, -1, -1):
-        h = holes[n]
-        sizes[h.out] = h.outputs_each * h.phases
-        before = sum(other.out < h.out for other in holes) + (labels.out_feature < h.out)
-        joined: dict[tuple[Phases, ...], Instruction] = {}
-        for outer in dict.fromkeys(phases[:n] for phases in parts):
-            each = [parts[*outer, p] for p in h.groups]
-            at = h.out + before + 1
-            is_one = len(each) == 1
-            both = each[0] if is_one else make(root, "concatenate", *each, dimensions=(at,))
-            joined[outer] = both
-        parts = joined
-    (whole,) = parts.values()
-    whole = make(root, "reshape", whole, shape=root.shape.with_dims(sizes))
-    ends = [SliceDim(0, n) for n in root.shape.dims]
-    for h in holes:
-        ends[h.out] = SliceDim(h.before, h.before + h.outputs)
-    if whole.shape.dims == root.shape.dims:
-        return whole
-    return make(root, "slice", whole, slice=tuple(ends))

@@ -13,18 +13,17 @@ from math import prod
 from msgspec.structs import replace
 
 from hlo.attributes.padding import PaddingDim
-from hlo.attributes.slices import SliceDim
 from hlo.attributes.window import Window, WindowDim
 from hlo.ir.instruction import Instruction
 from hlo.ops.identities import identity
 from hlo.ops.making import make
-from hlo.passes.patterns.convolution import Holes, Phases
 from hlo.passes.patterns.matching import (
     has_one_user,
     ints,
     is_plain,
     is_splat,
 )
+from hlo.passes.patterns.phases import Holes, Phases, interleaved
 from hlo.passes.patterns.reduction import reducer_opcode
 from hlo.passes.rewriting import rewrite
 
@@ -135,7 +134,7 @@ def window_of_holes(root: Instruction) -> Instruction | None:
         phases: _repeated(root, holes, phases, _common(root, x, dims, holes, phases))
         for phases in product(*(h.groups for h in holes))
     }
-    return _joined(root, holes, made)
+    return interleaved(root, holes, made, [h.out + n + 1 for n, h in enumerate(holes)])
 
 
 def _with_pad(root: Instruction, dims: tuple[WindowDim, ...]) -> tuple[WindowDim, ...] | None:
@@ -210,29 +209,3 @@ def _repeated(
         sizes += [n, counts[d]] if d in counts else [n]
     shape = root.shape.with_dims(sizes)
     return make(root, "broadcast", part, shape=shape, dimensions=tuple(kept))
-
-
-def _joined(
-    root: Instruction, holes: tuple[Holes, ...], parts: dict[tuple[Phases, ...], Instruction]
-) -> Instruction:
-    """The outputs of all phases, each where it belongs: from the last dimension on."""
-    sizes = list(root.shape.dims)
-    for n in range(len(holes) - 1, -1, -1):
-        h = holes[n]
-        sizes[h.out] = h.outputs_each * h.phases
-        at = h.out + n + 1
-        joined: dict[tuple[Phases, ...], Instruction] = {}
-        for outer in dict.fromkeys(phases[:n] for phases in parts):
-            each = [parts[*outer, p] for p in h.groups]
-            is_one = len(each) == 1
-            both = each[0] if is_one else make(root, "concatenate", *each, dimensions=(at,))
-            joined[outer] = both
-        parts = joined
-    (whole,) = parts.values()
-    whole = make(root, "reshape", whole, shape=root.shape.with_dims(sizes))
-    if whole.shape.dims == root.shape.dims:
-        return whole
-    ends = [SliceDim(0, n) for n in root.shape.dims]
-    for h in holes:
-        ends[h.out] = SliceDim(h.before, h.before + h.outputs)
-    return make(root, "slice", whole, slice=tuple(ends))

@@ -8,6 +8,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.matrix_units.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
+from hlo.backend.kernels.contraction.matrix_units.work import tile_packing_work
 from hlo.backend.kernels.contraction.problem.axes import Axes, extent
 from hlo.backend.kernels.contraction.problem.beginnings import address_0, beginnings_of
 from hlo.backend.kernels.contraction.problem.ring import element_address
@@ -39,7 +40,13 @@ def tile_packing_kernel(plan: TilePlan, *, looks: bool = False) -> Kernel:
 
     ranged(w, BEGIN, END, unit)
     units = extent(batch) * parts
-    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=2 * plan.rhs_bytes)
+    return Kernel(
+        w.kernel_function(),
+        units,
+        *w.beside,
+        bytes_moved=2 * plan.rhs_bytes,
+        work=tile_packing_work(plan),
+    )
 
 
 def _pack_columns(

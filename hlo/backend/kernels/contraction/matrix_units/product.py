@@ -16,6 +16,7 @@ from hlo.backend.kernels.contraction.matrix_units.amx import (
     TilePlan,
 )
 from hlo.backend.kernels.contraction.matrix_units.packing import group_words
+from hlo.backend.kernels.contraction.matrix_units.work import tile_work
 from hlo.backend.kernels.contraction.problem.beginnings import address_0
 from hlo.backend.kernels.contraction.problem.result import Epilogue, Result
 from hlo.backend.kernels.contraction.problem.ring import element_address
@@ -71,6 +72,7 @@ class AmxProduct:
             scratch_bytes=self.scratch_bytes,
             bytes_moved=c.batches * moved * plan.item_bytes,
             flops=c.flops // (plan.ring.target.machine.cycles.tiled * plan.group // 2),
+            work=tile_work(plan),
         )
 
     def _unit(self, unit: Value, packed_before: list[Value]) -> list[Value]:

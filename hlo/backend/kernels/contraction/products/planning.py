@@ -205,8 +205,9 @@ def _reads_in_pieces(plan: ProductPlan) -> bool:
 def _unit_blocks(plan: ProductPlan, machine: Machine) -> tuple[int, int]:
     """Blocks of rows and of columns, so that little is packed again.
 
-    A block of packed columns takes half of the second-level cache: the other factor streams through
-    the rest. Of those that rows meet where they lie, more than a quarter of that is not faster.
+    A block of packed columns takes a quarter of the second-level cache: the other factor streams
+    through the rest, and another thread of the core may want half. Of those that rows meet where
+    they lie, more than half of that is not faster.
     """
     cache_bytes = machine.second_cache.bytes
     c, rows, panels = plan.contraction, plan.rows, plan.columns
@@ -214,7 +215,7 @@ def _unit_blocks(plan: ProductPlan, machine: Machine) -> tuple[int, int]:
     units = UNITS // 2 if plan.depth_first else UNITS
     wanted = -(-max(1 + (c.flops >= SECOND_FLOPS), min(units, c.flops // UNIT_FLOPS)) // c.batches)
     panel_bytes = plan.rhs_packing.panel_bytes
-    block_bytes = cache_bytes // 8 if in_place else cache_bytes // 2
+    block_bytes = cache_bytes // (8 if in_place else 4)
     fewest = -(-panels.count // max(1, block_bytes // panel_bytes))
     sums = rows.count * rows.step * panels.count * plan.rhs_packing.k_step * plan.ring.scalar_bytes
     best: tuple[float, int, int] | None = None
