@@ -98,14 +98,17 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
     blocks = [b for b in _blocks(roots) if _part(between, b) >= LEAST_BLOCK_BYTES]
     near = [block for block in blocks if _part(held, block) <= CACHE_BYTES]
     far = [b for b in blocks if CACHE_BYTES < _part(held, b) <= MOST_CACHE_BYTES]
+    # What is a sum over blocks, and what can be cut, does not depend on the sizes.
+    leads = {b.lead: b for b in blocks}
+    sums = {lead: [root for root in roots if is_summed(root, b)] for lead, b in leads.items()}
     known: dict[tuple[int, ...], set[Cut] | None] = {}
     for fitting in (near, far):
-        ranked = [((_evenness(units_of(roots, b)), _part(between, b)), b) for b in fitting]
+        ranked = [((_evenness(units_of(sums[b.lead], b)), _part(between, b)), b) for b in fitting]
         ranked.sort(key=lambda one: one[0], reverse=fitting is near)
         for (evenness, _), block in ranked:
             if not evenness:
                 continue
-            if block.lead not in known:  # what can be cut does not depend on the sizes
+            if block.lead not in known:
                 known[block.lead] = needed(roots, block.all, block, members)
             found = known[block.lead]
             if found is not None and _pays(roots, found, members, block, between):
@@ -113,9 +116,8 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
     return None
 
 
-def units_of(roots: Collection[Instruction], block: Block) -> int:
-    """How many parts may run at once: blocks, or rows of blocks where some add up a sum."""
-    sums = [root for root in roots if is_summed(root, block)]
+def units_of(sums: Collection[Instruction], block: Block) -> int:
+    """How many parts may run at once: blocks, or rows of blocks where some roots add up a sum."""
     parts = sum_parts(block, in_order=any(map(is_in_order, sums)))
     return block.parts(block.depth - 1) * parts if sums else block.count
 

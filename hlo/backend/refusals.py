@@ -35,17 +35,24 @@ def check_values(module: Module) -> None:
     is said before the work on a large program, not after it.
     """
     computations = reachable_computations(module)
+    if not any(_is_elided(i) for c in computations for i in c.instructions):
+        return
     waiting = [i for c in computations for i in c.instructions if has_effect(i)]
     waiting.append(module.entry.root)
     seen = set(waiting)
     while waiting:
         instruction = waiting.pop()
-        literal = instruction.attributes.get("literal")
-        if isinstance(literal, Literal) and literal.shape.is_array and literal.is_elided:
+        if _is_elided(instruction):
             raise no_value(instruction)
         needed = (*instruction.operands, *(c.root for c in instruction.called_computations()))
         waiting += (i for i in needed if i not in seen)
         seen.update(needed)
+
+
+def _is_elided(instruction: Instruction) -> bool:
+    """Whether it is a constant whose value the text leaves out."""
+    literal = instruction.attributes.get("literal")
+    return isinstance(literal, Literal) and literal.shape.is_array and literal.is_elided
 
 
 def check_static(module: Module) -> None:

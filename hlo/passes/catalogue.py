@@ -62,6 +62,8 @@ NEEDS: dict[str, Set[str]] = {
     "conditional-to-select": frozenset({"conditional"}),
     "convert_operand_folding": frozenset({"convert"}),
     "dot-strength-reduction": frozenset({"dot"}),
+    "flatten-call-graph": opcodes(Trait.CALLS),
+    "fusion-opener": frozenset({"fusion"}),
     "factor-slicing": opcodes(Trait.CUTS) | opcodes(Trait.CUTS_AT),
     "gather-operand-transposer": frozenset({"gather"}),
     "gate-fusion": frozenset({"while"}),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from itertools import chain, repeat
 
 from msgspec import Struct, field
 
@@ -31,8 +32,8 @@ class Manager(Struct):
     """verify: called after each pass that changed the module; its HloError is laid to that pass.
 
     before, after: observers, called with the module around each run (for dumps and diffs).
-    running: the step at work, or the one that failed. present: the opcodes of the module that it
-    runs on, while no pass changes it.
+    running: the step at work, or the one that failed. present, size: the opcodes of the module that
+    it runs on, and how many instructions it has, while no pass changes it.
     """
 
     verify: Verify | None = None
@@ -41,24 +42,31 @@ class Manager(Struct):
     runs: list[PassRun] = field(default_factory=list)
     running: Step | None = None
     present: frozenset[str] | None = None
+    size: int | None = None
 
     def run(self, module: Module, steps: Steps) -> bool:
         """Run the steps in place; whether any changed the module."""
+        self.present = self.size = None
         changed = False
-        self.present = None
         for step in steps:
-            if isinstance(step, Fixpoint):
-                changed |= self._fixpoint(module, step)
-            else:
-                changed |= self._run_pass(module, step)
+            changed |= self._step(module, step)
         return changed
 
+    def _step(self, module: Module, step: Step | Fixpoint) -> bool:
+        if isinstance(step, Fixpoint):
+            return self._fixpoint(module, step)
+        return self._run_pass(module, step)
+
     def _fixpoint(self, module: Module, group: Fixpoint) -> bool:
-        changed = False
-        for _ in range(group.rounds):
-            if not self.run(module, group.steps):
+        """Rounds of the steps, until each has run on the module as it is and left it so."""
+        changed, idle = False, 0
+        for step in chain.from_iterable(repeat(group.steps, group.rounds)):
+            if self._step(module, step):
+                changed, idle = True, 0
+                continue
+            idle += 1
+            if idle == len(group.steps):
                 break
-            changed = True
         return changed
 
     def _run_pass(self, module: Module, step: Step) -> bool:
@@ -66,19 +74,18 @@ class Manager(Struct):
             observer(module, step)
         self.running = step
         tell(f"pass {step.name}", len(self.runs))
-        before = _count(module.computations)
+        before = self._size(module)
         start = time.perf_counter()
         needs = NEEDS.get(step.name)
         is_needed = needs is None or not needs.isdisjoint(self._opcodes(module))
         changed = is_needed and CATALOGUE[step.name](module, **dict(step.options))
-        run = PassRun(
-            step, changed, time.perf_counter() - start, before, _count(module.computations)
-        )
+        seconds = time.perf_counter() - start
         if changed:
-            self.present = None
+            self.present = self.size = None
             _drop_schedule(module)
             self._check(module, step)
         self.running = None
+        run = PassRun(step, changed, seconds, before, self._size(module))
         self.runs.append(run)
         for after in self.after:
             after(module, run)
@@ -88,6 +95,11 @@ class Manager(Struct):
         if self.present is None:
             self.present = frozenset().union(*[c.fact(_opcodes) for c in module.computations])
         return self.present
+
+    def _size(self, module: Module) -> int:
+        if self.size is None:
+            self.size = sum(map(len, module.computations))
+        return self.size
 
     def _check(self, module: Module, step: Step) -> None:
         if self.verify is None:
@@ -106,10 +118,6 @@ def _drop_schedule(module: Module) -> None:
 
 def _opcodes(computation: Computation) -> frozenset[str]:
     return frozenset([i.opcode for i in computation.instructions])
-
-
-def _count(computations: Iterable[Computation]) -> int:
-    return sum(len(c) for c in computations)
 
 
 class PassError(RuntimeError):

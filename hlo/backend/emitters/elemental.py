@@ -132,7 +132,9 @@ class Elemental:
 
     def _depth(self, index: Index) -> int:
         depths = [e.depth for e in index]
-        return max(depths + [c.index.depth for c in self.guards], default=0)
+        if self.guards:
+            depths += [c.index.depth for c in self.guards]
+        return max(depths, default=0)
 
     def _evaluated(self, instruction: Instruction, indices: list[Index], path: Path) -> list[Lanes]:
         w, before = self.nest.w, self.nest.w.location

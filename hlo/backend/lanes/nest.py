@@ -67,14 +67,14 @@ class Nest:
     @contextmanager
     def at(self, depth: int) -> Iterator[Level]:
         """Write into the records of the open loop of that depth (0: the entry)."""
-        if depth >= len(self.path):
-            depth = len(self.path) - 1
         saved = self.path
-        self._enter(saved[: depth + 1])
+        if depth < len(saved) - 1:
+            self._enter(saved[: depth + 1])
         try:
             yield self.path[-1]
         finally:
-            self._enter(saved)
+            if self.path is not saved:
+                self._enter(saved)
 
     def _enter(self, path: list[Level]) -> None:
         self.path = path

@@ -113,3 +113,25 @@ def test_what_a_pass_did_is_counted() -> None:
     assert [run.changed for run in manager.runs] == [True, False]
     assert manager.runs[0].instructions_before == 3
     assert manager.runs[0].instructions_after == 1
+
+
+def test_a_fixpoint_ends_when_each_pass_has_left_the_module_as_it_is() -> None:
+    manager = Manager()
+    assert manager.run(hlo.parse(TWICE), parse_pipeline("fixpoint(tuple-simplifier,algsimp,dce)"))
+    ran = [(run.step.name, run.changed) for run in manager.runs]
+    assert ran == [
+        ("tuple-simplifier", False), ("algsimp", True), ("dce", False),
+        ("tuple-simplifier", False), ("algsimp", False),
+    ]  # fmt: skip
+
+
+def test_a_fixpoint_runs_no_more_rounds_than_it_may() -> None:
+    """A pass that always says that it changed something."""
+    manager = Manager()
+    before = CATALOGUE["dce"]
+    CATALOGUE["dce"] = lambda module: True
+    try:
+        manager.run(hlo.parse(TWICE), (Fixpoint((Step("dce"),), 3),))
+    finally:
+        CATALOGUE["dce"] = before
+    assert len(manager.runs) == 3
