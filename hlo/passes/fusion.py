@@ -15,6 +15,7 @@ from hlo.analysis.fusibility import (
     is_scalar_constant,
 )
 from hlo.analysis.legality import CONTROL
+from hlo.analysis.matrix_pairs import pair_of
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees, calls, clone_instruction, control_predecessors
 from hlo.ir.instruction import Instruction
@@ -139,7 +140,8 @@ def _write_out(module: Module) -> bool:
 
 def has_kernels(fusion: Instruction) -> bool:
     """Whether other kernels than loop kernels run the fusion."""
-    return contraction_of(fusion) is not None or is_blocked(fusion) or is_row_loop(fusion)
+    is_product = contraction_of(fusion) is not None or pair_of(fusion) is not None
+    return is_product or is_blocked(fusion) or is_row_loop(fusion)
 
 
 def _called(computation: Computation, fused: Instruction, callee: Computation) -> Instruction:

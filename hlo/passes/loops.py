@@ -15,6 +15,7 @@ from hlo.passes.while_loop_invariant_code_motion import while_loop_invariant_cod
 from hlo.passes.while_loop_ranges import while_loop_ranges
 from hlo.passes.while_loop_rematerialization import while_loop_rematerialization
 from hlo.passes.while_loop_state_splitting import while_loop_state_splitting
+from hlo.passes.while_loop_state_transposer import while_loop_state_transposer
 from hlo.passes.while_loop_unroller import while_loop_unroller
 
 LOOP_PASSES: dict[str, Callable[..., bool]] = {
@@ -29,5 +30,6 @@ LOOP_PASSES: dict[str, Callable[..., bool]] = {
     "while-loop-ranges": while_loop_ranges,
     "while-loop-rematerialization": while_loop_rematerialization,
     "while-loop-state-splitting": while_loop_state_splitting,
+    "while-loop-state-transposer": while_loop_state_transposer,
     "while-loop-unroller": while_loop_unroller,
 }

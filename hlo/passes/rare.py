@@ -36,6 +36,8 @@ def _arithmetic_pass(name: str) -> Pass | None:
             from hlo.passes.index_narrower import index_narrower as found
         case "masked-dot-rewriter":
             from hlo.passes.masked_dot_rewriter import masked_dot_rewriter as found
+        case "matrix-sharing":
+            from hlo.passes.matrix_sharing import matrix_sharing as found
         case "one-hot-rewriter":
             from hlo.passes.one_hot_rewriter import one_hot_rewriter as found
         case "prologue-fusion":

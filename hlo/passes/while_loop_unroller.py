@@ -3,7 +3,9 @@
     while(i < 3) { x = f(x, i) }   =>   f(f(f(x, 0), 1), 2)
 
 In a loop the arrays go through memory in every iteration; in a line fusion makes one pass of all,
-and what the counter chooses (the rotations of a random number generator) becomes constant.
+and what the counter chooses (the rotations of a random number generator) becomes constant. A loop
+of one iteration (a border, as programs for any number of planes write it) is its body, whatever it
+does.
 """
 
 from __future__ import annotations
@@ -54,6 +56,8 @@ def _trips(loop: Instruction) -> int | None:
     if known is None:
         return None
     trips = max(0, known.limit - known.first)
+    if trips <= 1:
+        return None if any(map(_is_bound, body.instructions)) else trips
     if trips > MOST_TRIPS or trips * len(body.instructions) > MOST_OPS:
         return None
     if not any(e.is_array and e.size_bytes >= FEWEST_BYTES for e in loop.shape.elements):
@@ -61,9 +65,14 @@ def _trips(loop: Instruction) -> int | None:
     return trips if all(_is_line(i) for i in body.instructions) else None
 
 
+def _is_bound(instruction: Instruction) -> bool:
+    """Whether it waits for another one."""
+    return "control-predecessors" in instruction.attributes
+
+
 def _is_line(instruction: Instruction) -> bool:
     """Whether an op of the body fuses with its like over many iterations."""
-    if "control-predecessors" in instruction.attributes or instruction.shape.is_dynamic:
+    if _is_bound(instruction) or instruction.shape.is_dynamic:
         return False
     if instruction.opcode in _MOVES:
         return all(s.size <= _SMALL for s in (instruction.shape, *_shapes(instruction)))

@@ -43,12 +43,12 @@ ENDLESS_US = 1e15  # The longest that a routine is estimated to run.
 class Hot(Struct, frozen=True):
     """A loop whose iterations work on bytes that stay in one processor's cache.
 
-    written: the allocations that an iteration writes; alone: those of them that a kernel touches
-    which is too short to be split.
+    written: the allocations that an iteration writes; alone: of each allocation, the bytes that
+    kernels touch which are not split: these come from one processor, or go to it.
     """
 
     written: frozenset[int]
-    alone: frozenset[int]
+    alone: dict[int, int]
 
     def read_by(self, run: Run) -> Hot:
         """Without what a run only writes: who reads that pays for it."""
@@ -56,12 +56,15 @@ class Hot(Struct, frozen=True):
 
     def crossing(self, plan: BufferPlan, kernel: Kernel, allocations: Iterable[int]) -> int:
         """Bytes of a kernel's allocations of which a split has half written in another's cache:
-        all that change, but for those that threads keep apart, in this kernel and in all others.
+        all that change, but of those that threads keep apart what one of them touches alone.
         """
-        shared = {
-            a for leaf, a in enumerate(allocations) if leaf not in kernel.own or a in self.alone
-        }
-        return sum(plan.allocations[n].size for n in self.written & shared)
+        crossing: dict[int, int] = {}
+        for leaf, a in enumerate(allocations):
+            if a in self.written:
+                size = plan.allocations[a].size
+                own = self.alone.get(a, 0) if leaf in kernel.own else size
+                crossing[a] = max(crossing.get(a, 0), min(own, size))
+        return sum(crossing.values())
 
 
 def team_of(parallel_us: float, rates: Rates) -> Team:
@@ -176,7 +179,7 @@ def _node_weights(
                 found.append((us, is_split_copy(node.size, machine)))
             case Loop():
                 inner = trips * iterations(node.instruction) / node.iterations
-                changed = hot_loop(plan, node, machine)
+                changed = hot_loop(plan, worked_on(plan, node), machine)
                 stack += [(n, inner, changed) for n in (*node.condition, *node.body)]
             case Branch():
                 stack += [(n, trips, hot) for branch in node.branches for n in branch]
@@ -197,16 +200,26 @@ def _node_weights(
     return found
 
 
-def hot_loop(plan: BufferPlan, loop: Loop, machine: Machine) -> Hot | None:
-    """What an iteration writes, if what it works on stays in the cache for the next one."""
-    worked_on: dict[int, int] = {}  # bytes of each allocation
+class WorkedOn(Struct, frozen=True):
+    """What a loop's iterations work on: bytes, of its kernels' allocations; those that change; and
+    its runs.
+    """
+
+    size: int
+    written: frozenset[int]
+    runs: tuple[Run, ...]
+
+
+def worked_on(plan: BufferPlan, loop: Loop) -> WorkedOn | None:
+    """What an iteration works on; None where routines do."""
+    sizes: dict[int, int] = {}  # bytes of each allocation
     written: set[int] = set()
-    alone: set[int] = set()
+    runs: list[Run] = []
     stack: list[Node] = [*loop.condition, *loop.body]
     while stack:
         match stack.pop():
             case Move(source=source, target=target, size=size):
-                worked_on[source] = worked_on[target] = size
+                sizes[source] = sizes[target] = size
                 written.add(target)
             case Call():
                 return None
@@ -217,22 +230,53 @@ def hot_loop(plan: BufferPlan, loop: Loop, machine: Machine) -> Hot | None:
             case Run(implementation=KernelSequence(calls=calls)) as run:
                 moved = max((call.kernel.bytes_moved for call in calls), default=0)
                 for n in run.allocations:
-                    worked_on[n] = max(worked_on.get(n, 0), min(moved, plan.allocations[n].size))
+                    sizes[n] = max(sizes.get(n, 0), min(moved, plan.allocations[n].size))
                 written.update(run.results, run.temporaries)
-                alone.update(_met_alone(run, calls, machine))
-    if sum(worked_on.values()) > machine.second_cache.bytes // 2:
+                runs.append(run)
+    return WorkedOn(sum(sizes.values()), frozenset(written), tuple(runs))
+
+
+def hot_loop(plan: BufferPlan, work: WorkedOn | None, machine: Machine) -> Hot | None:
+    """What a loop's iteration writes, if what it works on stays in the cache for the next one."""
+    if work is None or work.size > machine.second_cache.bytes // 2:
         return None
-    return Hot(frozenset(written), frozenset(alone & written))
+    return _settled(plan, work.runs, work.written, machine)
 
 
-def _met_alone(run: Run, calls: Iterable[KernelCall], machine: Machine) -> set[int]:
-    """The allocations that kernels of a run touch which are too short to be split."""
-    found: set[int] = set()
-    for call in calls:
-        us = kernel_us(call.kernel, run.instruction, machine, hot=True)
-        if not is_long(call.kernel, us, machine.rates):
-            found.update(run.allocations[b] for b in call.buffers)
-    return found
+def _settled(
+    plan: BufferPlan, runs: tuple[Run, ...], written: frozenset[int], machine: Machine
+) -> Hot:
+    """What remains on one processor when each kernel is split that gains by it.
+
+    One that is not split brings what it touches to one processor, where others may then not gain
+    either. O(kernels^2), of loops whose arrays fit a core's cache.
+    """
+    alone: dict[int, int] = {}
+    hot = Hot(written, alone)
+    split = [(run, call) for run in runs for call in _calls(run)]
+    while True:
+        remains: list[tuple[Run, KernelCall]] = []
+        for run, call in split:
+            if _gains(plan, run, call, hot, machine):
+                remains.append((run, call))
+                continue
+            for n in {run.allocations[b] for b in call.buffers}:
+                alone[n] = alone.get(n, 0) + call.kernel.bytes_moved
+        if len(remains) == len(split):
+            return hot
+        split = remains
+
+
+def _calls(run: Run) -> tuple[KernelCall, ...]:
+    implementation = run.implementation
+    return implementation.calls if isinstance(implementation, KernelSequence) else ()
+
+
+def _gains(plan: BufferPlan, run: Run, call: KernelCall, hot: Hot, machine: Machine) -> bool:
+    """Whether a kernel of a hot loop is split."""
+    us = kernel_us(call.kernel, run.instruction, machine, hot=True)
+    row = [run.allocations[b] for b in call.buffers]
+    return is_split(plan, call.kernel, row, us, hot.read_by(run), machine.rates)
 
 
 def kernel_us(

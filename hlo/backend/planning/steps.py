@@ -46,6 +46,7 @@ from hlo.backend.planning.splitting import (
     team_of,
     together,
     weights,
+    worked_on,
 )
 from hlo.backend.planning.team import Team
 from hlo.ir.instruction import Instruction
@@ -134,6 +135,7 @@ class _Steps:
         self.may_fail = False
         self.scratch_bytes = 0
         self.hot: Hot | None = None
+        self.is_near = False  # Whether a loop's bytes stay in the threads' caches.
 
     def program(self) -> Program:
         for number, routine in enumerate(self.plan.routines):
@@ -216,9 +218,12 @@ class _Steps:
         from hlo.analysis.loop_state import counter
 
         predicate = self._row((node.predicate,))
-        outer, self.hot = self.hot, hot_loop(self.plan, node, self.machine)
+        outer, work = (self.hot, self.is_near), worked_on(self.plan, node)
+        self.hot = hot_loop(self.plan, work, self.machine)
+        near_bytes = self.threads * self.machine.second_cache.bytes
+        self.is_near = work is not None and work.size <= near_bytes
         condition, body = self._steps(node.condition), self._steps(node.body)
-        self.hot = outer
+        self.hot, self.is_near = outer
         trip_us = _us(condition) + _us(body)
         is_known = counter(node.instruction) is not None
         us = trip_us * iterations(node.instruction) if is_known else trip_us
@@ -277,7 +282,9 @@ class _Steps:
         if not self.splits or not is_split(self.plan, kernel, allocations, us, hot, self.rates):
             return 1
         wanted = int(us / (CHUNK * self.rates.share_us))
-        most = max(2, min(kernel.units, self.threads * CHUNKS_PER_THREAD, wanted))
+        # In the threads' caches a chunk that another one takes this time costs more than to wait.
+        each = 1 if self.is_near else CHUNKS_PER_THREAD
+        most = max(2, min(kernel.units, self.threads * each, wanted))
         return chunks_of(kernel, us, self.threads, most, self.rates)
 
     def _row(self, allocations: tuple[int, ...]) -> int:

@@ -157,6 +157,52 @@ def test_steps_are_split_by_what_a_part_costs(share_us: float, *, is_split: bool
     assert is_loop_split(Compilation(module, threads=2, passes="", machine=machine)) == is_split
 
 
+EDGES = """HloModule m
+c { s = (s32[], f32[200,220], f32[200,220]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(1000)
+  ROOT p = pred[] compare(i, n), direction=LT }
+b { s = (s32[], f32[200,220], f32[200,220]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[200,220] get-tuple-element(s), index=1
+  y = f32[200,220] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  zero = s32[] constant(0)
+  j = s32[] add(i, one)
+  f = f32[] convert(i)
+  row = f32[1,220] broadcast(f), dimensions={}
+  edge = f32[200,220] dynamic-update-slice(x, row, zero, zero)
+  low = f32[199,220] slice(y), slice={[1:200], [0:220]}
+  high = f32[199,220] slice(y), slice={[0:199], [0:220]}
+  difference = f32[199,220] subtract(low, high)
+  before = f32[199,220] slice(edge), slice={[1:200], [0:220]}
+  after = f32[199,220] subtract(before, difference)
+  x1 = f32[200,220] dynamic-update-slice(edge, after, one, zero)
+  left = f32[199,220] slice(x1), slice={[1:200], [0:220]}
+  right = f32[199,220] slice(x1), slice={[0:199], [0:220]}
+  gradient = f32[199,220] subtract(left, right)
+  old = f32[199,220] slice(y), slice={[0:199], [0:220]}
+  new = f32[199,220] subtract(old, gradient)
+  y1 = f32[200,220] dynamic-update-slice(y, new, zero, zero)
+  ROOT t = (s32[], f32[200,220], f32[200,220]) tuple(j, x1, y1) }
+ENTRY e {
+  zero = s32[] constant(0)
+  x = f32[200,220] parameter(0)
+  y = f32[200,220] parameter(1)
+  t = (s32[], f32[200,220], f32[200,220]) tuple(zero, x, y)
+  ROOT w = (s32[], f32[200,220], f32[200,220]) while(t), condition=c, body=b
+}"""
+
+
+def test_a_row_that_one_thread_writes_does_not_keep_an_array_on_it() -> None:
+    """Both updates of most rows are shared, each by two chunks that end in about the same row."""
+    made = Compilation(driver.optimize(parse(EDGES)), threads=2, passes="", machine=NAMED["znver4"])
+    (loop,) = [s for s in made.program.steps if isinstance(s, LoopStep)]
+    kernels = [s for s in loop.body if isinstance(s, KernelStep)]
+    assert sorted(s.chunks for s in kernels)[-2:] == [2, 2]
+    assert max(s.chunks for s in kernels) == 2
+
+
 STEP = """HloModule m
 c { s = (s32[], f32[8,64], f32[8,64], f32[64,256]) parameter(0)
   i = s32[] get-tuple-element(s), index=0

@@ -11,6 +11,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hlo.analysis.fusibility import contraction_of
+from hlo.analysis.matrix_pairs import pair_of
 from hlo.backend.ir.kernel import (
     NONE_KNOWN,
     KernelSequence,
@@ -51,6 +52,11 @@ def contraction_kernels(
     """
     if (inner := contraction_of(instruction)) is not None:
         return _fused_kernels(instruction, inner, target, known)
+    if (pair := pair_of(instruction)) is not None:
+        # Few programs multiply a matrix from both its sides.
+        from hlo.backend.kernels.contraction.both_ways import both_ways_kernels
+
+        return both_ways_kernels(instruction, pair, target)
     if len(set(instruction.operands)) == 1:
         buffers = replace(buffers, rhs=buffers.lhs)
     if instruction.opcode == "convolution":
