@@ -17,8 +17,8 @@ from hlo.machine import COMMON, Machine
 # Elements of the last dimension that one unit takes, if they are light: of heavier ones so many
 # that they weigh as much, down to the least.
 _BLOCK, _LEAST_BLOCK = 4096, 256
-_EVEN = 4  # Blocks are a multiple of it.
-_MOST_VECTORS = 8  # A round takes no more.
+_EVEN = 4  # There are a multiple of so many blocks.
+_ROUND_VECTORS = 8  # A block is a multiple of so many, which most rounds divide.
 _MOST_ROWS = 4  # Rows side by side: their partial results share the registers.
 _ROWS_WEIGHT = 160  # The most that the code of rows side by side may weigh.
 # The most vectors that go through a while together, and the most that their code may weigh.
@@ -104,20 +104,19 @@ def _block(schedule: NestSchedule, units: int, *, is_reduction: bool) -> int:
     most = _LOOP_BLOCK if schedule.domain.trace.carried else most
     if length >= 2 * most and schedule.prefix == schedule.loops and units < UNITS:
         block = max(1, most // vector.step) * vector.step
-        block = min(
-            block, _even_block(length, block, max(vector.step, _MOST_VECTORS * schedule.lanes))
-        )
+        rounds = max(vector.step, _ROUND_VECTORS * schedule.lanes)
+        block = min(block, _even_block(length, block, rounds))
     return block if block < length else 0
 
 
 def _even_block(length: int, most: int, step: int) -> int:
-    """The block of about as many elements of which there are an even number for each of two, and of
-    four threads: so kernels of a loop over arrays of one size end a thread's share in about the
-    same place, whatever edges they leave out. Six rows of 200 that change threads in each of a
-    step's three kernels cost a fifth of a finite-difference step.
+    """The block of at most about `most` elements, in whole rounds of `step`, of which two threads
+    and four get as many each: so kernels of a loop over arrays of one size end a thread's share in
+    about the same place, whatever edges they leave out. Six rows of 200 that change threads in each
+    of a step's three kernels cost a fifth of a finite-difference step.
     """
-    blocks = -(-length // most)
-    blocks = -(-blocks // _EVEN) * _EVEN
+    needed = -(-length // most)
+    blocks = -(-needed // _EVEN) * _EVEN
     return -(-length // (blocks * step)) * step
 
 
