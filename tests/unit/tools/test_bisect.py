@@ -131,6 +131,18 @@ def test_a_wrong_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [i.opcode for i in found.case.module.entry.instructions] == ["parameter", "exponential"]
 
 
+def test_a_kernel_that_cannot_be_made_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise IndexError("a bug of ours")
+
+    monkeypatch.setitem(table.EMITTERS, "exponential", failing)
+    text = KERNELS.replace("ENTRY", LESS + "ENTRY")
+    found = bisected_kernels(case_of(hlo.parse(text)))
+    assert found is not None
+    assert found.instruction.startswith("%e = f32[8,8]{1,0} exponential(")
+    assert found.is_alone
+
+
 def test_what_is_wrong_in_two_families_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tanh by itself, and one that finishes a contraction."""
     monkeypatch.setitem(table.EMITTERS, "tanh", table.EMITTERS["negate"])

@@ -22,6 +22,7 @@ from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.problem.ring import (
     Parts,
     Ring,
+    all_parts,
     element_address,
     loaded,
 )
@@ -147,7 +148,8 @@ def read(
         return loaded(w, ring, dtype, element_address(w, place, run.index, dtype), lanes, mask)
     at = place.at + _neighbours(w, place.reader, run, lanes, mask)
     value = place.reader.read(ring, at, lanes)
-    return (value if mask is None else w.select(mask, value, w.zero(value.type)),)
+    held = value if mask is None else w.select(mask, value, w.zero(value.type))
+    return all_parts(w, ring, (held,))
 
 
 def _neighbours(w: Writer, reader: Reader, run: Run, lanes: int, mask: Value | None) -> Expr:

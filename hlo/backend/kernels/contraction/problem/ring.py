@@ -216,7 +216,13 @@ def _interleaved(w: Writer, parts: Parts) -> Value:
 
 def converted(w: Writer, ring: Ring, dtype: DType, raw: Parts) -> Parts:
     """Components as they lie in memory, as HLO's convert to the ring's result type has them."""
-    values = tuple(_component(w, ring, dtype.component, value) for value in raw)
+    return all_parts(w, ring, tuple(_component(w, ring, dtype.component, value) for value in raw))
+
+
+def all_parts(w: Writer, ring: Ring, values: Parts) -> Parts:
+    """Components in the ring's scalar: a real number's imaginary part is zero among complex ones,
+    and real ones leave it out.
+    """
     if ring.parts == 2 and len(values) == 1:
         return (values[0], w.zero(values[0].type))
     return values[: ring.parts]
