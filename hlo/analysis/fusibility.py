@@ -105,6 +105,18 @@ def contraction_of(fusion: Instruction) -> Instruction | None:
     return found[0] if len(found) == 1 and is_output_fusion(callee, found[0]) else None
 
 
+def is_matrix_pair(instruction: Instruction) -> bool:
+    """Whether it is a matrix by a vector and a vector by that matrix (matrix_pairs.py)."""
+    if instruction.opcode != "fusion" or instruction.attributes.get("kind") != "kOutput":
+        return False
+    (callee,) = instruction.called_computations()
+    if callee.root.opcode != "tuple":
+        return False
+    from hlo.analysis.matrix_pairs import pair_of  # for the few programs that may have one
+
+    return pair_of(instruction) is not None
+
+
 def is_output_fusion(computation: Computation, contraction: Instruction) -> bool:
     """Whether a computation finishes the elements of a contraction of two of its parameters, or of
     slices of them or of what it computes from them (factors.py).

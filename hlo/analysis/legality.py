@@ -14,9 +14,8 @@ from collections.abc import Callable
 from functools import cache
 
 from hlo.analysis.blocked import is_blocked
-from hlo.analysis.fusibility import contraction_of, is_wide_concatenate
+from hlo.analysis.fusibility import contraction_of, is_matrix_pair, is_wide_concatenate
 from hlo.analysis.leaves import leaf_element, leaf_offset
-from hlo.analysis.matrix_pairs import pair_of
 from hlo.indexing.queries import keeps_positions
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
@@ -40,7 +39,7 @@ def family_of(instruction: Instruction) -> KernelFamily:
         return usual
     if is_forwarding(instruction):
         return KernelFamily.FREE
-    if contraction_of(instruction) is not None or pair_of(instruction) is not None:
+    if contraction_of(instruction) is not None or is_matrix_pair(instruction):
         return KernelFamily.CONTRACTION
     if instruction.opcode == "fusion" and is_blocked(instruction):
         return KernelFamily.BLOCKED

@@ -11,11 +11,11 @@ from hlo.analysis.decisions import Decisions, config_of
 from hlo.analysis.fusibility import (
     contraction_of,
     is_fusible_computation,
+    is_matrix_pair,
     is_row_loop,
     is_scalar_constant,
 )
 from hlo.analysis.legality import CONTROL
-from hlo.analysis.matrix_pairs import pair_of
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees, calls, clone_instruction, control_predecessors
 from hlo.ir.instruction import Instruction
@@ -140,7 +140,7 @@ def _write_out(module: Module) -> bool:
 
 def has_kernels(fusion: Instruction) -> bool:
     """Whether other kernels than loop kernels run the fusion."""
-    is_product = contraction_of(fusion) is not None or pair_of(fusion) is not None
+    is_product = contraction_of(fusion) is not None or is_matrix_pair(fusion)
     return is_product or is_blocked(fusion) or is_row_loop(fusion)
 
 
