@@ -59,7 +59,7 @@ SHAPES = {
     "blocks of one loop": (
         "  x = f32[20000] parameter(0)\n  ROOT r = f32[20000] negate(x)",
         ["i in 20000 by 2560, parallel, short tail",
-         "i in 4096 of 20000 by 4 x 16 lanes, masked tail by 16"],
+         "i in 2560 of 20000 by 4 x 16 lanes, masked tail by 16"],
     ),
     "no loop": ("  x = f32[] parameter(0)\n  ROOT r = f32[] negate(x)", []),
     "a small transpose": (
