@@ -16,17 +16,25 @@ from hlo.machine import NAMED
 from tests.unit.backend.kernels.contraction.test_contraction_dot import dot
 
 TARGET = Target(NAMED["znver4"], mode="fast")
+UNITS = Target(NAMED["sapphirerapids"], mode="fast")
 
 
 def works(
-    m: int, n: int, k: int, dtype: DType, out: DType, depth: int = 1, across: int = 0
+    m: int,
+    n: int,
+    k: int,
+    dtype: DType,
+    out: DType,
+    depth: int = 1,
+    across: int = 0,
+    target: Target = TARGET,
 ) -> list[Work]:
     """Of the kernels of a product; depth, across: lhs's and rhs's dimension that is contracted."""
     lhs = Shape.array(dtype, (m, k) if depth else (k, m))
     rhs = Shape.array(dtype, (n, k) if across else (k, n))
     dims = {"lhs_contracting_dims": (depth,), "rhs_contracting_dims": (across,)}
     instruction = dot(lhs, rhs, out, **dims)
-    found = [call.kernel.work for call in contraction_kernels(instruction, TARGET).calls]
+    found = [call.kernel.work for call in contraction_kernels(instruction, target).calls]
     assert None not in found, "every kernel of a product says its work"
     return [work for work in found if work is not None]
 
@@ -38,6 +46,25 @@ def works(
 def test_a_type_takes_the_instructions_of_its_lanes(dtype: DType, out: DType, times: float) -> None:
     least = 512**3 / 16 * times
     assert least <= works(512, 512, 512, dtype, out)[-1].instructions <= 1.1 * least
+
+
+@pytest.mark.parametrize(("dtype", "out", "group"), [(dt.BF16, dt.F32, 2), (dt.S8, dt.S32, 4)])
+def test_matrix_units_count_by_their_description(dtype: DType, out: DType, group: int) -> None:
+    packing, product = works(512, 512, 512, dtype, out, target=UNITS)
+    assert product.instructions == 512**3 / 16 / (UNITS.machine.cycles.tiled * group / 2)
+    assert packing.is_stream
+    assert packing.moved == 2 * 512**2 * 4 // group
+
+
+def test_rows_for_matrix_units_are_packed_once_or_by_each_block_of_columns() -> None:
+    """Of a long depth the rows of a block fill the cache, and the next one takes their place."""
+    *_, short = works(512, 512, 512, dt.BF16, dt.F32, target=UNITS)
+    assert (short.shared, short.copied) == (2 * 512**2, 0)
+    *_, long = works(512, 512, 8192, dt.BF16, dt.F32, target=UNITS)
+    assert long.shared == 0
+    assert long.copied > 2 * 512 * 8192
+    *_, across = works(512, 512, 512, dt.BF16, dt.F32, depth=0, target=UNITS)
+    assert across.shared_packed > 2 * short.shared_packed
 
 
 def test_lanes_that_are_not_there_count() -> None:
