@@ -1,18 +1,41 @@
-"""Parts of loops that passes write: computations, their parameters, counters, rows of arrays."""
+"""Loops whose state passes change, and parts of loops that they write: computations, parameters,
+counters, rows of arrays.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from hlo.analysis.loop_state import is_extensible
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
+from hlo.ir.graph import callees_first, callers
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
+from hlo.passes.liveness import awaited
 
 INDEX = Shape.array(dt.S32, ())
+
+
+def extensible_loops(module: Module) -> Iterator[Instruction]:
+    """Loops whose state a pass may change, inner ones first; each may be replaced meanwhile."""
+    calls = callers(module)
+    for computation in callees_first(module):
+        kept = awaited(computation)
+        for loop in tuple(computation.instructions):
+            if loop.opcode == "while" and loop not in kept and is_extensible(loop, calls):
+                yield loop
+
+
+def home(instruction: Instruction) -> Computation:
+    """The computation that an instruction stands in."""
+    assert instruction.computation is not None, f"{instruction.name} stands in a computation"
+    return instruction.computation
 
 
 def number(like: Instruction, value: int) -> Instruction:

@@ -21,17 +21,16 @@ from hlo.analysis.loop_state import (
     counter,
     element_index,
     extend,
-    is_extensible,
     unchanged_elements,
 )
 from hlo.ir.computation import Computation
-from hlo.ir.graph import callees_first, callers
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make, make_constant
 from hlo.passes.liveness import awaited
+from hlo.passes.loop_making import extensible_loops
 
 LEAST_ITERATIONS = 4
 SIDES = ("lhs", "rhs")
@@ -65,25 +64,20 @@ def while_loop_dot_batching(
     which take different rows. O(edges).
     """
     changed = False
-    calls = callers(module)
-    for computation in callees_first(module):
-        kept = awaited(computation)
-        for loop in computation.instructions:
-            if loop.opcode != "while" or loop in kept or not is_extensible(loop, calls):
-                continue
-            count = counter(loop)
-            if count is None or count.iterations < LEAST_ITERATIONS:
-                continue
-            found = [
-                batch
-                for batch in _batches(loop, count)
-                if (_rows(batch) <= max_rows or _operations(batch) <= max_ops)
-                and _product_shape(batch).size_bytes <= max_bytes
-                and batch.w.shape.size_bytes >= least_bytes
-            ]
-            if found:
-                _move(loop, found)
-                changed = True
+    for loop in extensible_loops(module):
+        count = counter(loop)
+        if count is None or count.iterations < LEAST_ITERATIONS:
+            continue
+        found = [
+            batch
+            for batch in _batches(loop, count)
+            if (_rows(batch) <= max_rows or _operations(batch) <= max_ops)
+            and _product_shape(batch).size_bytes <= max_bytes
+            and batch.w.shape.size_bytes >= least_bytes
+        ]
+        if found:
+            _move(loop, found)
+            changed = True
     return changed
 
 

@@ -10,19 +10,17 @@ state are the rows is one kernel (`while-loop-interchange`), and the stacks are 
 
 from __future__ import annotations
 
-from hlo.analysis.loop_state import element_index, extend, is_extensible, start_of
+from hlo.analysis.loop_state import element_index, extend, start_of
 from hlo.analysis.reducers import reducer_of
 from hlo.analysis.row_states import RowStates, row_dims, row_states
 from hlo.attributes.slices import SliceDim, slice_dims
-from hlo.ir.computation import Computation
-from hlo.ir.graph import callees_first, callers
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
 from hlo.passes.algsimp import algsimp
-from hlo.passes.liveness import awaited
+from hlo.passes.loop_making import extensible_loops, home
 from hlo.passes.patterns.matching import ints
 
 
@@ -32,15 +30,10 @@ def while_loop_state_splitting(module: Module) -> bool:
     O(instructions of bodies).
     """
     changed = False
-    calls = callers(module)
-    for computation in callees_first(module):
-        kept = awaited(computation)
-        for loop in tuple(computation.instructions):
-            if loop.opcode != "while" or loop in kept or not is_extensible(loop, calls):
-                continue
-            for states in row_states(loop):
-                loop = _split(loop, states)
-                changed = True
+    for loop in extensible_loops(module):
+        for states in row_states(loop):
+            loop = _split(loop, states)
+            changed = True
     if changed:
         algsimp(module)  # rows of stacks of rows
     return changed
@@ -175,7 +168,7 @@ class _Apart:
                     return self.known[needed[0]]
                 return _as_row(self._piece(value, r)[0], dim)
         operands = [self.known[o, r] if o.shape.dims else o for o in value.operands]
-        return _home(value).new(value.opcode, shape, operands, value.attributes, like=value)
+        return home(value).new(value.opcode, shape, operands, value.attributes, like=value)
 
     def replace_ends(self) -> None:
         """Let slices of one row be that row, and sums over rows be sums of them, in order."""
@@ -190,7 +183,7 @@ class _Apart:
                 new = make(end, "broadcast", first[0], shape=end.shape, dimensions=())
                 for r in range(source.shape.dims[dim]):
                     new = make(end, opcode, new, self.row(source, r))
-            _home(end).replace_uses(end, new)
+            home(end).replace_uses(end, new)
         for stored in self.states.stored:
             self._stack(stored)
 
@@ -204,7 +197,7 @@ class _Apart:
         rows = [self.row(source, r) for r in range(source.shape.dims[dim])]
         pieces = [make(stored, "reshape", row, shape=one) for row in rows]
         stack = make(stored, "concatenate", *pieces, dimensions=(dim + 1,))
-        _home(stored).replace_uses(stored, stack)
+        home(stored).replace_uses(stored, stack)
 
 
 def _broadcast_row(value: Instruction, r: int, dim: int, shape: Shape) -> Instruction:
@@ -236,8 +229,3 @@ def _part(value: Instruction, r: int, dim: int) -> Instruction:
     assert isinstance(literal, Literal), "a constant holds a literal"
     shape = Shape.array(value.shape.dtype, row_dims(value.shape, dim))
     return make_constant(value, Literal.of(literal.array.take(r, dim), shape))
-
-
-def _home(instruction: Instruction) -> Computation:
-    assert instruction.computation is not None, f"{instruction.name} stands in a computation"
-    return instruction.computation

@@ -11,10 +11,9 @@ rows, and the loop can be one kernel whose lanes go through all of it (`while-lo
 from __future__ import annotations
 
 from hlo.analysis.column_states import ColumnState, column_states
-from hlo.analysis.loop_state import element_index, extend, is_extensible, start_of
+from hlo.analysis.loop_state import element_index, extend, start_of
 from hlo.attributes.slices import slice_dims
 from hlo.ir.computation import Computation
-from hlo.ir.graph import callees_first, callers
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Ints
@@ -22,22 +21,18 @@ from hlo.ops.indexing import ScatterAttributes
 from hlo.ops.making import make, transposed
 from hlo.passes.algsimp import algsimp
 from hlo.passes.liveness import awaited
+from hlo.passes.loop_making import extensible_loops, home
 from hlo.passes.loop_shrinking import shrink
 
 
 def while_loop_state_transposer(module: Module) -> bool:
     """Turn a loop's arrays whose columns a trip reads and writes. O(edges of bodies)."""
     changed = False
-    calls = callers(module)
-    for computation in callees_first(module):
-        kept = awaited(computation)
-        for loop in tuple(computation.instructions):
-            if loop.opcode != "while" or loop in kept or not is_extensible(loop, calls):
-                continue
-            states = column_states(loop)
-            if states and not _waits(states):
-                _turn(loop, states)
-                changed = True
+    for loop in extensible_loops(module):
+        states = column_states(loop)
+        if states and not _waits(states):
+            _turn(loop, states)
+            changed = True
     if changed:
         algsimp(module)  # arrays that one loop turns back and the next one turns again
     return changed
@@ -46,7 +41,7 @@ def while_loop_state_transposer(module: Module) -> bool:
 def _waits(states: list[ColumnState]) -> bool:
     """Whether a control dependence names an access."""
     accesses = [a for s in states for a in (*s.reads, *s.writes)]
-    return any("control-predecessors" in a.attributes or a in awaited(_home(a)) for a in accesses)
+    return any("control-predecessors" in a.attributes or a in awaited(home(a)) for a in accesses)
 
 
 def _turn(loop: Instruction, states: list[ColumnState]) -> None:
@@ -64,8 +59,8 @@ def _turn(loop: Instruction, states: list[ColumnState]) -> None:
         for reader in [u for u in loop.users if element_index(u) == state.element]:
             whole = make(reader, "get-tuple-element", loop, index=count + n)
             back = transposed(whole, _first_last(whole.shape.rank))
-            _home(reader).replace_uses(reader, back)
-            _home(reader).remove(reader)
+            home(reader).replace_uses(reader, back)
+            home(reader).remove(reader)
     shrink(loop, {s.element for s in states})  # with what read and wrote the arrays as they were
 
 
@@ -110,7 +105,7 @@ def _written(write: Instruction, array: Instruction) -> Instruction:
         "scatter_dims_to_operand_dims": tuple(mapped),
     }
     operands = (array, *write.operands[1:])
-    return _home(write).new("scatter", array.shape, operands, changed, like=write)
+    return home(write).new("scatter", array.shape, operands, changed, like=write)
 
 
 def _last_first(rank: int) -> Ints:
@@ -119,8 +114,3 @@ def _last_first(rank: int) -> Ints:
 
 def _first_last(rank: int) -> Ints:
     return (*range(1, rank), 0)
-
-
-def _home(instruction: Instruction) -> Computation:
-    assert instruction.computation is not None, f"{instruction.name} stands in a computation"
-    return instruction.computation

@@ -11,6 +11,23 @@ DTYPES = {"f32": np.float32, "f64": np.float64, "s32": np.int32}
 WRITES = ("dynamic-update-slice", "scatter", "scatter of a part")
 
 
+def written(write: str, array: str, column: str, first: str, others: int) -> str:
+    """The lines that write a column; the part's first row is `edge`, a place of its own."""
+    if write == WRITES[0]:
+        return f"""cell = {column} reshape(most)
+  next = {array} dynamic-update-slice(x, cell, {first}, j)"""
+    at, places = f"{{{others}}}", "one_place = s32[1] reshape(j)\n  place = s32[1] copy(one_place)"
+    if write == WRITES[2]:
+        at = f"{{0,{others}}}"
+        places = """one_place = s32[1] reshape(j)
+  two = s32[1] reshape(edge)
+  place = s32[2] concatenate(two, one_place), dimensions={0}"""
+    windows = ",".join(map(str, range(others)))
+    form = f"update_window_dims={{{windows}}}, inserted_window_dims={{{others}}}"
+    form += f", scatter_dims_to_operand_dims={at}, index_vector_dim=0, to_apply=put"
+    return f"{places}\n  next = {array} scatter(x, place, most), {form}"
+
+
 def program(dtype: str, dims: tuple[int, ...], write: str) -> str:
     """x[.., i + 1] = max(x[.., i] + y[.., n - 1 - i], y[.., 0]); a part leaves out the first rows.
     A start past the end is clamped by an update, and left out by a scatter.
@@ -23,20 +40,7 @@ def program(dtype: str, dims: tuple[int, ...], write: str) -> str:
     state = f"(s32[], {array}, {array})"
     sizes = ",".join(map(str, (*window, 1)))
     first = ", ".join(["edge", *["zero"] * (len(others) - 1)])
-    at = f"{{0,{len(others)}}}" if write == WRITES[2] else f"{{{len(others)}}}"
-    if write == WRITES[0]:
-        made = f"""cell = {column} reshape(most)
-  next = {array} dynamic-update-slice(x, cell, {first}, j)"""
-    else:
-        places = "one_place = s32[1] reshape(j)\n  place = s32[1] copy(one_place)"
-        if write == WRITES[2]:
-            places = """one_place = s32[1] reshape(j)
-  two = s32[1] reshape(edge)
-  place = s32[2] concatenate(two, one_place), dimensions={0}"""
-        windows = ",".join(map(str, range(len(others))))
-        form = f"update_window_dims={{{windows}}}, inserted_window_dims={{{len(others)}}}"
-        form += f", scatter_dims_to_operand_dims={at}, index_vector_dim=0, to_apply=put"
-        made = f"{places}\n  next = {array} scatter(x, place, most), {form}"
+    made = written(write, array, column, first, len(others))
     return f"""HloModule m
 put {{
   old = {dtype}[] parameter(0)
