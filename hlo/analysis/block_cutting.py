@@ -3,8 +3,10 @@
     Computation, Block --cut_computation--> CutBody: its instructions, parameters and results
 
 The parameters are those of the whole computation, cut; where a block starts in a dimension over
-which an iota counts; and what earlier blocks have added up to a sum over blocks. Where the last
-block overlaps the one before it, a sum's part of the last block is of its new rows alone.
+which an iota counts, or at which a window lies; what earlier blocks have added up to a sum over
+blocks; and memory that all blocks write parts of. Where the last block overlaps the one before it,
+a sum's part of the last block is of its new rows alone. A loop is cut with its body and condition;
+its state has where the block starts beside the elements that it had.
 """
 
 from __future__ import annotations
@@ -14,30 +16,31 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct, field
 
+from hlo.analysis.block import PLACED, WHOLE, Block, Cut, Span
+from hlo.analysis.block_rules import counted_dimension, started
+from hlo.analysis.block_sums import is_in_order, is_summed, summed_cuts
 from hlo.analysis.blocking import (
     OUTERMOST,
-    Block,
-    Cut,
     Needs,
     Scope,
-    Span,
-    counted_dimension,
     fused_scope,
     inner_members,
-    is_in_order,
-    is_summed,
+    is_memory,
+    loop_of,
     number,
     operand_cuts,
-    summed_cuts,
+    root_span,
 )
 from hlo.analysis.decisions import with_zeros_of
 from hlo.analysis.leaves import leaves_of
 from hlo.analysis.lookups import cut_attributes
-from hlo.attributes.slices import SliceDim
+from hlo.analysis.loop_blocking import inside_trip, loop_spans
+from hlo.analysis.loop_state import element_index, of_any_shape
+from hlo.attributes.slices import SliceDim, slice_dims
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import S32
 from hlo.ir.graph import post_order
-from hlo.ir.instruction import Instruction
+from hlo.ir.instruction import Attributes, Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 
@@ -58,24 +61,43 @@ class Total(Struct, frozen=True):
     in_last: bool | None = None
 
 
-Parameter = Cut | Start | Total
+class Placed(Struct, frozen=True):
+    """A parameter of a block: the memory of a whole leaf of the results, in which it writes its
+    part.
+    """
+
+    leaf: int
+
+
+class Same(Struct, frozen=True):
+    """A leaf of the results that is the same for all blocks: each writes it."""
+
+    leaf: int
+
+
+Parameter = Cut | Start | Total | Placed
+Result = int | Total | Placed | Same
 
 
 class CutBody(Struct, frozen=True, eq=False):
     """The computation of one block. results: of each leaf of its root, the leaf of the whole
-    computation's that it is a part of, or the sum that it adds to. turns: of what not every block
-    runs, whether the last does. in_order: whether a sum is made of all blocks in a row.
+    computation's that it is a part of, or is, or adds to. turns:
+    of what not every block runs, whether the last does. in_order: whether a sum is made of all
+    blocks in a row.
     """
 
     computation: Computation
     parameters: list[Parameter]
-    results: list[int | Total] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
     turns: dict[Instruction, bool] = field(default_factory=dict)
     in_order: bool = False
 
     @property
     def has_totals(self) -> bool:
         return any(isinstance(p, Total) for p in self.parameters)
+
+
+Fusions = dict[Scope, tuple[Computation, list[Parameter]]]
 
 
 def cut_computation(computation: Computation, block: Block) -> CutBody:
@@ -86,7 +108,13 @@ def cut_computation(computation: Computation, block: Block) -> CutBody:
     roots = root.operands if root.opcode == "tuple" else (root,)
     found = Needs(block, inner_members(computation))
     assert found.all_of(roots, block.all), f"{computation.name} can be cut"
-    made: dict[Scope, tuple[Computation, list[Parameter]]] = {}
+    made = _cut_fusions(found, block)
+    return _Cutting(computation, block, made).outermost(found.at[OUTERMOST], roots)
+
+
+def _cut_fusions(found: Needs, block: Block) -> Fusions:
+    """The fused computations of what was found, cut, those inside of others first."""
+    made: Fusions = {}
     pending = _waiting(found, OUTERMOST, made)
     while pending:
         scope = pending[-1]
@@ -98,7 +126,7 @@ def cut_computation(computation: Computation, block: Block) -> CutBody:
             whole, span = scope
             assert whole is not None, "a scope inside"
             made[scope] = _Cutting(whole, block, made).of(found.at[scope], span)
-    return _Cutting(computation, block, made).outermost(found.at[OUTERMOST], roots)
+    return made
 
 
 def _waiting(found: Needs, scope: Scope, made: Mapping[Scope, object]) -> list[Scope]:
@@ -114,13 +142,15 @@ class _Cutting:
         self,
         computation: Computation,
         block: Block,
-        inside: Mapping[Scope, tuple[Computation, list[Parameter]]],
+        inside: Fusions,
     ) -> None:
         self._computation, self._block, self._inside = computation, block, inside
         self._made = Computation(computation.name)
         self._twins: dict[Parameter, Instruction] = {}
         self._parameters: list[Parameter] = []
         self._turns: dict[Instruction, bool] = {}
+        self._places: dict[Instruction, Placed] = {}  # memory that blocks write parts of
+        self._loops: dict[Instruction, Instruction] = {}  # as a block runs them
 
     def of(self, found: set[Cut], span: Span) -> tuple[Computation, list[Parameter]]:
         """found: what the block needs of it; span: how its root is cut."""
@@ -130,13 +160,22 @@ class _Cutting:
 
     def outermost(self, found: set[Cut], roots: Sequence[Instruction]) -> CutBody:
         """The block's computation itself, with sums over blocks among its roots."""
+        leaf = 0
+        for root in roots:
+            if root_span(root, self._block.all, self._block) == PLACED:
+                self._places[_memory_of(root)] = Placed(leaf)
+            leaf += len(leaves_of(root.shape))
         self._make(found)
         made: list[Instruction] = []
-        results: list[int | Total] = []
+        results: list[Result] = []
         leaf = 0
         for root in roots:
             count = len(leaves_of(root.shape))
-            if is_summed(root, self._block):
+            span = root_span(root, self._block.all, self._block)
+            if span in (PLACED, WHOLE):
+                made.append(self._twins[root, span])
+                results.append(Placed(leaf) if span == PLACED else Same(leaf))
+            elif is_summed(root, self._block):
                 sums = self._sums(root, leaf)
                 made += sums.values()
                 results += sums
@@ -213,9 +252,13 @@ class _Cutting:
     def _twin(self, instruction: Instruction, at: Span) -> Instruction:
         attributes = instruction.attributes
         cuts = operand_cuts(instruction, at, self._block)
-        if instruction.opcode == "parameter":
+        if self._is_given(instruction):
             shape = self._block.cut(instruction.shape, at)
             return self._parameter((instruction, at), shape, instruction.name)
+        if instruction in self._places:
+            return self._parameter(self._places[instruction], instruction.shape, instruction.name)
+        if loop_of(instruction) is not None:
+            return self._last(instruction)
         if (dimension := counted_dimension(instruction, at, self._block)) is not None:
             return self._counted(instruction, at, Start(dimension))
         assert cuts is not None, f"{instruction.name} can be cut"
@@ -223,6 +266,11 @@ class _Cutting:
         attributes = with_zeros_of(instruction, [o.shape for o in operands])
         if instruction.opcode == "gather" and at:
             attributes = cut_attributes(instruction, attributes, operands[0].shape)
+        if instruction.opcode in ("slice", "dynamic-slice") and at:
+            attributes = self._cut_window(instruction, at, attributes)
+        for place, dimension in started(instruction, at, self._block).items():
+            first = len(operands) - instruction.operands[0].shape.rank
+            operands[first + place] = self._begun(operands[first + place], dimension)
         if (inner := fused_scope(instruction, at)) != OUTERMOST:
             callee, given = self._inside[inner]
             attributes = {**attributes, "calls": callee}
@@ -232,11 +280,61 @@ class _Cutting:
             instruction.opcode, shape, operands, attributes, like=instruction, name=instruction.name
         )
 
+    def _is_given(self, instruction: Instruction) -> bool:
+        """Whether an instruction stands for what the computation is given."""
+        return instruction.opcode == "parameter"
+
+    def _cut_window(self, window: Instruction, at: Span, attributes: Attributes) -> Attributes:
+        """The attributes of a slice, at known or at computed places, of as much as a block is."""
+        dims = self._block.cut(window.shape, at).dims
+        if window.opcode == "dynamic-slice":
+            return {**attributes, "dynamic_slice_sizes": dims}
+        ranges = [
+            r if n == whole else SliceDim(0, n, 1)
+            for r, n, whole in zip(slice_dims(attributes), dims, window.shape.dims, strict=True)
+        ]
+        return {**attributes, "slice": tuple(ranges)}
+
+    def _begun(self, start: Instruction, dimension: int) -> Instruction:
+        """Where a block's window of a whole array lies, as a number of the type of its others."""
+        begin = self._within(start, self._started(Start(dimension)), self._block.begins(dimension))
+        scalar = start.shape
+        if scalar.dtype is S32:
+            return begin
+        return self._made.new("convert", scalar, [begin], like=start)
+
+    def _last(self, element: Instruction) -> Instruction:
+        """An element of a loop's last state, of the loop that a block runs."""
+        loop = loop_of(element)
+        assert loop is not None, "an element of a loop's state"
+        if loop not in self._loops:
+            self._loops[loop] = self._loop(loop)
+        shape, said = self._loops[loop].shape.elements[element_index(element)], element.attributes
+        return self._made.new("get-tuple-element", shape, [self._loops[loop]], said, like=element)
+
+    def _loop(self, loop: Instruction) -> Instruction:
+        spans = loop_spans(loop, self._block)
+        assert spans is not None, "a loop that can be cut"
+        (state,) = loop.operands
+        starts = [self._started(Start(d)) for d in self._block.all]
+        first = [self._twins[cut] for cut in zip(state.operands, spans, strict=True)]
+        given = self._made.new(
+            "tuple", Shape.tuple(o.shape for o in (*first, *starts)), (*first, *starts), like=loop
+        )
+        body, condition = loop.called_computations()
+        roots = list(zip(body.root.operands, spans, strict=True))
+        attributes = {
+            **of_any_shape(loop),
+            "body": _CuttingTrip(body, self._block, given.shape).trip(roots),
+            "condition": _CuttingTrip(condition, self._block, given.shape).test(),
+        }
+        return self._made.new("while", given.shape, [given], attributes, like=loop, name=loop.name)
+
     def _given(self, site: Instruction, parameter: Parameter) -> Instruction:
         """What a fusion hands to a parameter of its computation."""
         if isinstance(parameter, Start):
             return self._started(parameter)
-        assert not isinstance(parameter, Total), "sums over blocks are outermost"
+        assert isinstance(parameter, tuple), "sums over blocks are outermost"
         return self._twins[site.operands[number(parameter[0])], parameter[1]]
 
     def _parameter(self, parameter: Parameter, shape: Shape, name: str) -> Instruction:
@@ -269,6 +367,62 @@ class _Cutting:
             for n in (0, last)
         ]
         return self._made.new("clamp", start.shape, [limits[0], start, limits[1]], {}, like=like)
+
+
+class _CuttingTrip(_Cutting):
+    """Makes a loop's body or condition cut, whose parameter is the state: the elements that it had,
+    and where the block starts in each of the leading dimensions.
+    """
+
+    def __init__(self, computation: Computation, block: Block, state: Shape) -> None:
+        self._needs = Needs(block, inside_trip(computation))
+        super().__init__(computation, block, {})
+        (given,) = computation.parameters
+        self._count = len(state.elements) - block.depth
+        self._state = self._made.new(
+            "parameter", state, (), {"parameter_number": 0}, like=given, name=given.name
+        )
+
+    def trip(self, roots: Sequence[Cut]) -> Computation:
+        """The body, whose roots are the elements of the next state."""
+        self._needed(roots)
+        starts = [self._started(Start(d)) for d in self._block.all]
+        self._made.root = self._tuple([*(self._twins[root] for root in roots), *starts])
+        return self._made
+
+    def test(self) -> Computation:
+        """The condition, which is the same for all blocks."""
+        root = (self._computation.root, WHOLE)
+        self._needed([root])
+        self._made.root = self._twins[root]
+        return self._made
+
+    def _needed(self, roots: Sequence[Cut]) -> None:
+        assert self._needs.all_cuts(roots), "a loop that can be cut"
+        self._inside = _cut_fusions(self._needs, self._block)
+        self._make(self._needs.at[OUTERMOST])
+
+    def _is_given(self, instruction: Instruction) -> bool:
+        return self._computation.parameters[0] in instruction.operands
+
+    def _parameter(self, parameter: Parameter, shape: Shape, name: str) -> Instruction:
+        """An element of the state."""
+        if isinstance(parameter, Start):
+            index = self._count + parameter.dimension
+        else:
+            assert isinstance(parameter, tuple), "sums over blocks are no loops'"
+            index = element_index(parameter[0])
+        said = {"index": index}
+        return self._made.new("get-tuple-element", shape, [self._state], said, name=name)
+
+
+def _memory_of(element: Instruction) -> Instruction:
+    """The memory in which a loop writes an element of its state."""
+    loop = loop_of(element)
+    assert loop is not None, "an element of a loop's state"
+    memory = loop.operands[0].operands[element_index(element)]
+    assert is_memory(memory), "what blocks write parts of is not read before"
+    return memory
 
 
 def _number(n: int) -> Literal:

@@ -12,14 +12,9 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
-from hlo.analysis.blocking import (
-    Block,
-    Cut,
-    inner_members,
-    is_in_order,
-    is_summed,
-    needed,
-)
+from hlo.analysis.block import Block, Cut
+from hlo.analysis.block_sums import is_in_order, is_summed
+from hlo.analysis.blocking import inner_members, loop_of, needed
 from hlo.analysis.decisions import decisions_of
 from hlo.analysis.fusibility import CONTRACTIONS, is_elementwise
 from hlo.analysis.large_values import LEAST_SAVED_BYTES, padded_bytes
@@ -70,19 +65,23 @@ def _block_of(callee: Computation, sizes: tuple[int, ...]) -> Block | None:
     root = callee.root
     roots = root.operands if root.opcode == "tuple" else (root,)
     members = inner_members(callee) - ({root} - set(roots))
-    said = _said_block(sizes, roots)
-    if said is not None and needed(roots, said.all, said, members) is not None:
-        return said
-    return best_block(roots, members)
+    for said in _said_blocks(sizes, roots):
+        if needed(roots, said.all, said, members) is not None:
+            return said
+    return None if any(map(loop_of, roots)) else best_block(roots, members)
 
 
-def _said_block(sizes: tuple[int, ...], roots: Sequence[Instruction]) -> Block | None:
-    """The block of a fusion's text, where results have such dimensions."""
-    lead = next((dims[: len(sizes)] for dims in map(tuple, _leading(roots))), ())
-    if not sizes or len(lead) < len(sizes):
-        return None
-    is_part = 1 <= sizes[-1] <= lead[-1] and set(sizes[:-1]) <= {1}
-    return Block(lead, sizes) if is_part and 0 not in lead else None
+def _said_blocks(sizes: tuple[int, ...], roots: Sequence[Instruction]) -> Iterator[Block]:
+    """The block of a fusion's text, where results have such dimensions; of a loop, where any of its
+    state has: not all that trips write begins with them.
+    """
+    loops = [loop for loop in map(loop_of, roots) if loop is not None]
+    dims = [longer_dims(e) for x in loops for e in x.shape.elements if e.is_array]
+    for lead in dict.fromkeys(d[: len(sizes)] for d in dims or _leading(roots)[:1]):
+        if not sizes or len(lead) < len(sizes):
+            continue
+        if 1 <= sizes[-1] <= lead[-1] and set(sizes[:-1]) <= {1} and 0 not in lead:
+            yield Block(lead, sizes)
 
 
 def best_block(roots: Collection[Instruction], members: Collection[Instruction]) -> Block | None:

@@ -102,6 +102,19 @@ def fused_bytes(fusion: Instruction, body: Computation) -> int:
     )
 
 
+def taken_bytes(instruction: Instruction, number: int) -> int:
+    """What an instruction reads of an operand: parts of it where only these are cut out."""
+    shape = instruction.operands[number].shape
+    if instruction.opcode == "fusion":
+        (body,) = instruction.called_computations()
+        root = body.root
+        results = root.operands if root.opcode == "tuple" else (root,)
+        return _read(body.parameters[number], shape, results)
+    if number == 0 and has_trait(instruction, Trait.CUTS_AT):
+        return instruction.shape.size_bytes
+    return shape.size_bytes
+
+
 def _written(result: Instruction) -> int:
     if has_trait(result, Trait.UPDATES) and len(result.operands) > 1:
         return result.operands[1].shape.size_bytes

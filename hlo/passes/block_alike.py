@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo.analysis.block import Block, Span
 from hlo.analysis.block_size import best_block
-from hlo.analysis.blocking import Block, Span, cuts_needed, needed
+from hlo.analysis.blocking import cuts_needed, needed
 from hlo.analysis.fingerprint import SILENT, Fingerprints
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from hlo.analysis.block import Block
 from hlo.analysis.blocked import KIND
-from hlo.analysis.blocking import Block, inner_members, number
+from hlo.analysis.blocking import inner_members, number
 from hlo.analysis.decisions import Decisions, config_of
 from hlo.analysis.fusibility import is_scalar_constant
 from hlo.ir.computation import Computation

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hlo.analysis.block import Block
+from hlo.analysis.block_rules import can_be_cut
 from hlo.analysis.block_size import DEEPEST, longer_dims, summed_dims
-from hlo.analysis.blocking import Block, can_be_cut, is_summed
+from hlo.analysis.block_sums import is_summed
 from hlo.analysis.large_values import LEAST_SAVED_BYTES, is_large, is_worth_a_look, padded_bytes
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order

@@ -12,8 +12,8 @@ made, and all of a network would be computed again for each.
 
 from __future__ import annotations
 
+from hlo.analysis.block import Block
 from hlo.analysis.block_size import best_block
-from hlo.analysis.blocking import Block
 from hlo.analysis.fusibility import contraction_of
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction

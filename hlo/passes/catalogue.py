@@ -86,6 +86,7 @@ NEEDS: dict[str, Set[str]] = {
     "sort-operand-transposer": frozenset({"sort"}),
     "simplify-conditional": frozenset({"conditional"}),
     "table-lookup-mover": frozenset({"while"}),
+    "while-loop-blocking": frozenset({"while"}),
     "while-loop-dot-batching": frozenset({"while"}),
     "while-loop-fusible-sinking": frozenset({"while"}),
     "while-loop-interchange": frozenset({"while"}),
@@ -214,6 +215,7 @@ def _compiled(algsimp: str, *inexact: str) -> tuple[str, ...]:
         "prologue-fusion",
         "block-fusion",
         "factor-slicing",
+        "while-loop-blocking",
     )
 
 
@@ -272,6 +274,13 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("cse", "overwritten-start-remover", "two loops write memory of their own"),
     ("overwritten-start-remover", "fusion", "updates inside fusions are not seen"),
     ("block-fusion", "factor-slicing", "blocks are made of products of whole arrays"),
+    ("block-fusion", "while-loop-blocking", "a body whose values no cache holds has blocks inside"),
+    ("gate-fusion", "while-loop-blocking", "a block's trip runs the kernels that the loop has"),
+    (
+        "overwritten-start-remover",
+        "while-loop-blocking",
+        "rows that are written are memory that blocks can share once nobody reads their start",
+    ),
     ("fusion", "prologue-fusion", "what makes a factor is one kernel"),
     ("gate-fusion", "prologue-fusion", "gates are found behind products of whole arrays"),
     (

@@ -58,7 +58,7 @@ def _arithmetic_pass(name: str) -> Pass | None:
 
 
 def _position_pass(name: str) -> Pass | None:
-    """Those about places that are read and written, and about branches."""
+    """Those about places that are read and written, branches, and loops in blocks."""
     match name:
         case "conditional-to-select":
             from hlo.passes.conditional_to_select import conditional_to_select as found
@@ -74,6 +74,8 @@ def _position_pass(name: str) -> Pass | None:
             from hlo.passes.sort_operand_transposer import sort_operand_transposer as found
         case "simplify-conditional":
             from hlo.passes.simplify_conditional import simplify_conditional as found
+        case "while-loop-blocking":
+            from hlo.passes.while_loop_blocking import while_loop_blocking as found
         case _:
             return None
     return found

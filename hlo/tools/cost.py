@@ -168,21 +168,24 @@ def _own(instruction: Instruction, count: int) -> Iterator[_Part]:
     (body,) = instruction.called_computations()
     moved = fused_bytes(instruction, body)
     yield _Part(instruction, instruction, count, Work(bytes=moved).times(count))
-    for inner in _unfolded(body):
+    for inner, number in _unfolded(body):
         found = work_of(inner)
         work = Work(found.flops, found.transcendentals, 0, found.is_least)
-        yield _Part(inner, instruction, count, work.times(count))
+        yield _Part(inner, instruction, count, work.times(count * number))
 
 
-def _unfolded(body: Computation) -> Iterator[Instruction]:
-    """Instructions of a fusion's body and of those in it."""
-    waiting = [body]
+def _unfolded(body: Computation) -> Iterator[tuple[Instruction, int]]:
+    """Instructions of a fusion's body and of those in it, and how often each runs."""
+    waiting = [(body, 1)]
     while waiting:
-        for instruction in waiting.pop().instructions:
-            if instruction.opcode == "fusion" or _control(instruction):
-                waiting += instruction.called_computations()
+        computation, number = waiting.pop()
+        for instruction in computation.instructions:
+            if instruction.opcode == "while":
+                waiting += [(c, number * n) for c, n in _runs(instruction, {}, {})]
+            elif instruction.opcode == "fusion" or _control(instruction):
+                waiting += [(c, number) for c in instruction.called_computations()]
             else:
-                yield instruction
+                yield instruction, number
 
 
 def _control(instruction: Instruction) -> bool:

@@ -38,6 +38,7 @@ from hlo.backend.planning.program import (
     LoopStep,
     Program,
     Step,
+    nested,
 )
 from hlo.backend.planning.slots import HEADER_SLOTS
 
@@ -54,19 +55,6 @@ FUEL = 1000 * POLL_NS  # Picoseconds of a loop's trips between two questions.
 VECTOR_TRIPS = 8  # Trips that LLVM may run at once, of which the estimates know nothing.
 MOST_SLOTS = 1024  # The most addresses of kernels, which go on the stack too.
 MODULE_LINES = 240  # Lines of loops that share a module: 300 take 15 ms.
-
-
-def nested(steps: Sequence[Step]) -> Iterator[Step]:
-    """The steps and all that they hold."""
-    stack = list(reversed(steps))
-    while stack:
-        step = stack.pop()
-        yield step
-        match step:
-            case LoopStep():
-                stack += (*reversed(step.body), *reversed(step.condition))
-            case BranchStep():
-                stack += [s for branch in reversed(step.branches) for s in reversed(branch)]
 
 
 def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:

@@ -23,7 +23,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hlo.backend.entry import watch_ir
-from hlo.backend.entry.loop_ir import nested
 from hlo.backend.entry.process import POLL
 from hlo.backend.ir.definitions import renamed, symbol
 from hlo.backend.ir.functions import Function
@@ -43,7 +42,7 @@ from hlo.backend.ir.records import (
 from hlo.backend.ir.values import Value
 from hlo.backend.isa.amx import configuration, holds_tiles, released
 from hlo.backend.isa.assembly import InlineAssembly
-from hlo.backend.planning.program import KernelStep, Program
+from hlo.backend.planning.program import KernelStep, Program, nested
 from hlo.backend.planning.splitting import ENDLESS_US
 
 ROUND_US = 2 * watch_ir.PIECE_US  # Rounds of a loop up to this need no question inside.

@@ -15,9 +15,19 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hlo.analysis.block_cutting import CutBody, Parameter, Start, Total, cut_computation
+from hlo.analysis.block import Block, Span
+from hlo.analysis.block_cutting import (
+    CutBody,
+    Parameter,
+    Placed,
+    Result,
+    Same,
+    Start,
+    Total,
+    cut_computation,
+)
 from hlo.analysis.block_size import block_of, sum_parts
-from hlo.analysis.blocking import Block, Span, number
+from hlo.analysis.blocking import number
 from hlo.analysis.leaves import leaf_path, leaves_of
 from hlo.attributes.aliasing import InputAlias
 from hlo.backend.ir.definitions import symbol
@@ -28,9 +38,10 @@ from hlo.backend.ir.records import Alloca
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.loops.schedule import Plan
-from hlo.backend.planning.allocations import Allocation, AllocationKind
+from hlo.backend.planning.allocations import AllocationKind
 from hlo.backend.planning.block_parts import with_parts
 from hlo.backend.planning.block_sharing import kept_leaves, shared_calls, whole_parameters
+from hlo.backend.planning.block_steps import TABLE, BlockSteps, are_plain
 from hlo.backend.planning.block_work import block_weight, block_work
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.implementations import (
@@ -40,7 +51,7 @@ from hlo.backend.planning.implementations import (
     implementations,
 )
 from hlo.backend.planning.packing import aligned
-from hlo.backend.planning.program import BranchStep, CopyStep, KernelStep, Program, Step
+from hlo.backend.planning.program import Program
 from hlo.backend.planning.schedule import schedule
 from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.backend.planning.steps import program_of
@@ -76,7 +87,7 @@ def blocked_kernels(
         return None
     plan = assign(order, known, target.machine, whole)
     program = program_of(plan, 1, target.machine)
-    if not all(_is_plain(step) for step in program.steps):
+    if not are_plain(program.steps):
         return None
     constants = {
         c: n for n, c in enumerate(program.plan.allocations) if c.kind is AllocationKind.CONSTANT
@@ -106,27 +117,19 @@ def blocked_kernels(
 
 
 def _module_of(body: CutBody) -> Module:
-    """The block's program: sums are added to where they lie."""
+    """The block's program: sums are added to where they lie, parts written where they belong."""
     module = Module("block")
     module.add(body.computation, entry=True)
-    totals = {p: n for n, p in enumerate(body.parameters) if isinstance(p, Total)}
+    totals = {p: n for n, p in enumerate(body.parameters) if isinstance(p, Total | Placed)}
     whole = body.computation.root.shape
     aliases = [
         InputAlias(leaf_path(whole, leaf), totals[total], ())
         for leaf, total in enumerate(body.results)
-        if isinstance(total, Total)
+        if isinstance(total, Total | Placed)
     ]
     if aliases:
         module.attributes = {**module.attributes, "input_output_alias": tuple(aliases)}
     return module
-
-
-def _is_plain(step: Step) -> bool:
-    """Whether a block can run the step: a kernel, a copy, or one that a byte lets run."""
-    match step:
-        case BranchStep(by_predicate=True, branches=((KernelStep(),), ())):
-            return True
-    return isinstance(step, KernelStep | CopyStep)
 
 
 class _BlockSlice(Struct, frozen=True):
@@ -151,7 +154,6 @@ def _counted_from(start: Start) -> Value:
     return Value(f"%start{start.dimension}", "ptr")
 
 
-_TABLE = Value("%table", "ptr")
 _PART = "index.part"
 
 
@@ -182,7 +184,14 @@ class _BlockLoop:
         self.arguments = [self._argument(parameter) for parameter in body.parameters]
         self.arguments += [_BlockSlice(made + n, 0, "") for n in range(shared)]
         self.results = [self._result(result) for result in body.results]
-        self.names = [symbol(k) for k in program.kernels]
+        # What all blocks compute alike is in scratch memory until a block is done: many at once
+        # may write the same to the result, but not what it is before.
+        self.scratch_bytes = aligned(program.plan.arena_bytes) + aligned(program.scratch_bytes)
+        self.same: dict[Same, int] = {}
+        for result in body.results:
+            if isinstance(result, Same):
+                self.same[result] = self.scratch_bytes
+                self.scratch_bytes += aligned(self._size(result.leaf))
         self.globals: list[Data] = []
         self.w = Writer()
         self.named = Named(self.w)
@@ -192,12 +201,14 @@ class _BlockLoop:
         if isinstance(parameter, Start):
             self.spans[_along(parameter)] = None
             return parameter
-        if isinstance(parameter, Total):
+        if isinstance(parameter, Total | Placed):
             return self._result(parameter)
         instruction, span = parameter
         return self._slice(number(instruction), instruction.shape.size_bytes, span)
 
-    def _result(self, result: int | Total) -> _BlockSlice:
+    def _result(self, result: Result) -> _BlockSlice:
+        if isinstance(result, Placed | Same):  # of the whole leaf each block knows its place
+            return _BlockSlice(len(self.instruction.operands) + result.leaf, 0, "")
         leaf, span = (
             (result.leaf, self.block.outer)
             if isinstance(result, Total)
@@ -223,7 +234,10 @@ class _BlockLoop:
         program = self.program
         own = {symbol(f): f for k in program.kernels for f in (*k.functions, k)}
         self._write()
-        declared = [f"declare void @{name}(ptr, i64, i64)" for name in dict.fromkeys(self.names)]
+        declared = [
+            f"declare void @{name}(ptr, i64, i64)"
+            for name in dict.fromkeys(map(symbol, program.kernels))
+        ]
         moved, flops = block_weight(program, self.block.count, machine.rates)
         shapes = [*(o.shape for o in self.instruction.operands), *leaves_of(self.instruction.shape)]
         return Kernel(
@@ -231,7 +245,7 @@ class _BlockLoop:
             self.units,
             (*declared, *INTRINSICS),
             tuple(self.globals),
-            scratch_bytes=max(64, aligned(program.plan.arena_bytes) + program.scratch_bytes),
+            scratch_bytes=max(64, self.scratch_bytes),
             bytes_moved=moved + sum(s.size_bytes for s in shapes),
             flops=flops,
             work=block_work(program, self.block.count, machine.vector_bytes // 4),
@@ -272,8 +286,11 @@ class _BlockLoop:
             self._store_address(place, part)
         if self.body.has_totals:
             self._clear_totals()
-        for k, step in enumerate(self.program.steps):
-            self._in_turn(k, step)
+        BlockSteps(w, self.program, self.body, self.row).write()
+        for result, offset in self.same.items():
+            target = self.bases[self._result(result).buffer]
+            source = self._scratch(f"same{result.leaf}", offset)
+            w.copy_bytes(target, source, w.int(self._size(result.leaf)))
         w.branch("latch")
         w.label("latch")
         n.binary("next", "add", block, w.int(1))
@@ -334,14 +351,13 @@ class _BlockLoop:
     def _fill_table(self) -> list[tuple[int, _BlockSlice]]:
         """Fills the table before the loop; what is filled for every block: slots and parts."""
         moving: list[tuple[int, _BlockSlice]] = []
-        w, n = self.w, self.named
         allocations, constants = self.program.plan.allocations, dict[int, Value]()
         scratch = aligned(self.program.plan.arena_bytes)
         for slot, allocation_number in enumerate(self.program.table, HEADER_SLOTS):
             allocation = allocations[allocation_number] if allocation_number >= 0 else None
             if allocation is None or allocation.kind is AllocationKind.ARENA:
-                offset = w.int(scratch if allocation is None else allocation.offset)
-                self._store(slot, n.address(f"at{slot}", self.bases[self.buffers], offset, "i8"))
+                offset = scratch if allocation is None else allocation.offset
+                self._store(slot, self._scratch(f"at{slot}", offset))
             elif allocation.kind is AllocationKind.CONSTANT:
                 if allocation_number not in constants:
                     constants[allocation_number] = self._constant(allocation.instruction)
@@ -350,7 +366,10 @@ class _BlockLoop:
                 is_result = allocation.kind is AllocationKind.RESULT
                 parts: Sequence[_BlockSlice | Start] = self.results if is_result else self.arguments
                 part = parts[allocation.index]
-                if isinstance(part, Start):
+                result = self.body.results[allocation.index] if is_result else None
+                if isinstance(result, Same):
+                    self._store(slot, self._scratch(f"at{slot}", self.same[result]))
+                elif isinstance(part, Start):
                     self._store(slot, _counted_from(part))
                 elif part.stride:
                     moving.append((slot, part))
@@ -358,8 +377,12 @@ class _BlockLoop:
                     self._store(slot, self.bases[part.buffer])
         return moving
 
+    def _scratch(self, name: str, offset: int) -> Value:
+        """A place in the thread's scratch memory."""
+        return self.named.address(name, self.bases[self.buffers], self.w.int(offset), "i8")
+
     def _store(self, slot: int, address: Value) -> None:
-        place = self.named.address(f"to{slot}", _TABLE, self.w.int(slot), "ptr")
+        place = self.named.address(f"to{slot}", TABLE, self.w.int(slot), "ptr")
         self.w.store_address(address, place)
 
     def _store_address(self, slot: int, part: _BlockSlice) -> None:
@@ -405,69 +428,3 @@ class _BlockLoop:
             w.fill_bytes(address, 0, self._size(leaf) // self.heads)
         w.branch("cleared")
         w.label("cleared")
-
-    def _in_turn(self, number: int, step: Step) -> None:
-        """A step; what not every block runs, where the block is the last of its row, or is not."""
-        in_last = self._turn(step)
-        if in_last is None:
-            self._step(number, step)
-            return
-        w, n = self.w, self.named
-        compared = n.compare(
-            f"turn{number}", f"icmp {'eq' if in_last else 'ne'}",
-            Value("%inner", "i64"), w.int(self.row - 1),
-        )  # fmt: skip
-        w.branch_if(compared, f"in.turn{number}", f"passed{number}")
-        w.label(f"in.turn{number}")
-        self._step(number, step)
-        w.branch(f"passed{number}")
-        w.label(f"passed{number}")
-
-    def _turn(self, step: Step) -> bool | None:
-        """Whether the last block of a row runs a step, or all others do; None: all do."""
-        if isinstance(step, CopyStep):
-            allocation = self._allocation(step.target)
-            if allocation is None or allocation.kind is not AllocationKind.DONATED:
-                return None
-            total = self.body.parameters[allocation.index]
-            assert isinstance(total, Total), "only sums lie where their results do"
-            return total.in_last
-        if isinstance(step, BranchStep):
-            (step,) = step.branches[0]
-        assert isinstance(step, KernelStep), "steps of a block are plain"
-        return self.body.turns.get(step.instruction)
-
-    def _allocation(self, slot: int) -> Allocation | None:
-        """What a slot of the table holds; None: scratch memory."""
-        number = self.program.table[slot - HEADER_SLOTS]
-        return self.program.plan.allocations[number] if number >= 0 else None
-
-    def _step(self, number: int, step: Step) -> None:
-        w, n = self.w, self.named
-        match step:
-            case BranchStep(branches=((KernelStep() as guarded,), _)):
-                told = n.load(f"told{number}", "i8", self._held("told", step.selector, number), 1)
-                holds = n.compare(f"holds{number}", "icmp ne", told, w.int(0, "i8"))
-                w.branch_if(holds, f"guarded{number}", f"after{number}")
-                w.label(f"guarded{number}")
-                self._call(number, guarded)
-                w.branch(f"after{number}")
-                w.label(f"after{number}")
-            case KernelStep():
-                self._call(number, step)
-            case CopyStep():
-                source = self._held("from", step.source, number, "")
-                target = self._held("into", step.target, number, "")
-                w.copy_bytes(target, source, w.int(step.size))
-            case _:
-                raise AssertionError("steps of a block are plain")
-
-    def _held(self, name: str, slot: int, number: int, loaded: str = ".at") -> Value:
-        """The address that a slot of the table holds."""
-        place = self.named.address(f"{name}.slot{number}", _TABLE, self.w.int(slot), "ptr")
-        return self.named.load(f"{name}{loaded}{number}", "ptr", place)
-
-    def _call(self, number: int, step: KernelStep) -> None:
-        w = self.w
-        row = self.named.address(f"row{number}", _TABLE, w.int(step.slot), "ptr")
-        w.call(self.names[step.kernel], row, w.int(0), w.int(step.units))

@@ -43,14 +43,16 @@ def assign(
     schedule: Schedule,
     implementations: Implementations,
     machine: Machine,
-    kept: frozenset[int] = frozenset(),
+    kept: frozenset[int] | None = None,
 ) -> BufferPlan:
     """Allocations for every value, the copies between them, and the arena.
 
-    kept: arguments that every run of the program has, of which early calls run before all of them.
+    kept: of a part of a program that runs often, the arguments that every run has, of which early
+    calls run before all of them.
     """
     assigner = _Assigner(schedule, implementations, machine)
-    nodes, early = assigner.plan(kept)
+    assigner.is_part = kept is not None
+    nodes, early = assigner.plan(kept or frozenset())
     check_addressable(assigner.at.allocations)
     arena_bytes = assigner.pack()
     allocations, moments = tuple(assigner.at.allocations), tuple(assigner.at.moments)

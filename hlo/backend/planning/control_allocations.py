@@ -96,7 +96,8 @@ class ControlAllocations(ValueAllocations):
         body = body_of(instruction)
         kept, unread = self.schedule.invariant[body], self.schedule.unread[body]
         state = self._state(scope, instruction, kept, unread)
-        self._align(scope, instruction, state, kept - unread)
+        if not self.is_part:
+            self._align(scope, instruction, state, kept - unread)
         preheader = Preheader(frozenset(state[n] for n in kept - unread), self.at.clock)
         self.preheaders.append(preheader)
         seen = [NOTHING if n in unread else allocation for n, allocation in enumerate(state)]

@@ -9,7 +9,7 @@ arithmetic, in loops neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -212,15 +212,20 @@ class Program(Struct, frozen=True, eq=False):
                     stack.append((indent + "  ", iter(parts)))
 
 
-def kernel_steps(program: Program) -> Iterator[KernelStep]:
-    """The program's steps that run kernels, in order, those of loops and branches too."""
-    stack: list[Step] = [s for steps in (program.steps, *program.routines) for s in steps][::-1]
+def nested(steps: Sequence[Step]) -> Iterator[Step]:
+    """The steps and all that they hold."""
+    stack = list(reversed(steps))
     while stack:
         step = stack.pop()
+        yield step
         match step:
-            case KernelStep():
-                yield step
             case LoopStep():
-                stack += reversed((*step.condition, *step.body))
+                stack += (*reversed(step.body), *reversed(step.condition))
             case BranchStep():
                 stack += [s for branch in reversed(step.branches) for s in reversed(branch)]
+
+
+def kernel_steps(program: Program) -> Iterator[KernelStep]:
+    """The program's steps that run kernels, in order, those of loops and branches too."""
+    for steps in (program.steps, *program.routines):
+        yield from (step for step in nested(steps) if isinstance(step, KernelStep))

@@ -41,6 +41,7 @@ class ValueAllocations:
         self.uses: dict[Computation, dict[Source, float]] = {}
         self.updated: dict[Instruction, dict[int, Source | None]] = {}
         self.preheaders: list[Preheader] = []
+        self.is_part = False  # of a program, which runs often: its arguments lie as they do
 
     def _want(self, scope: Scope, source: Source, target: int) -> None:
         """Note where a value is wanted in the end; what it is updated from is wanted there too."""

@@ -23,12 +23,11 @@ import pytest
 import hlo
 from hlo.backend.compilation import Compilation
 from hlo.backend.entry import polling, watch_ir
-from hlo.backend.entry.loop_ir import nested
 from hlo.backend.ir.kernel import KernelSequence
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.planning import steps
-from hlo.backend.planning.program import HostStep, KernelStep
+from hlo.backend.planning.program import HostStep, KernelStep, nested
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.machine import NAMED

@@ -9,10 +9,10 @@ import pytest
 
 from hlo import driver
 from hlo.analysis import block_size
+from hlo.analysis.block import Block, Cut, Span
 from hlo.analysis.block_cutting import Start, cut_computation
 from hlo.analysis.block_size import block_of, part_sizes
 from hlo.analysis.blocked import is_blocked
-from hlo.analysis.blocking import Block, Cut, Span
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.large_values import block_fusion

@@ -6,7 +6,7 @@ import pytest
 
 from hlo import driver
 from hlo.analysis import blocking
-from hlo.analysis.blocking import Block, Cut
+from hlo.analysis.block import Block, Cut
 from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
 from hlo.passes import block_alike

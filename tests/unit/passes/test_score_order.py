@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from hlo.analysis.block import Block
 from hlo.analysis.block_size import block_of
 from hlo.analysis.blocked import is_blocked
-from hlo.analysis.blocking import Block
 from hlo.analysis.score_region import Met, Roles, region_around
 from hlo.ir.module import Module
 from hlo.passes.large_values import score_order

@@ -120,3 +120,12 @@ def test_the_command(tmp_path: Path) -> None:
     assert data["rows"][0]["name"] == "f/dot"
     assert data["rows"][0]["flops"] == 24 * 128
     assert data["fused"]["flops"] > 0
+
+
+def test_a_loop_that_blocks_of_rows_run_is_counted_as_often_as_it_runs() -> None:
+    golden = Path(__file__).parents[2] / "golden" / "passes" / "while-loop-blocking.hlo"
+    module = hlo.parse(golden.read_text())
+    blocked = hlo.optimize(module, "while-loop-blocking")
+    before, after = (cost(m, LIMITS).total for m in (module, blocked))
+    assert after.flops == before.flops
+    assert after.transcendentals == before.transcendentals == 100 * 16 * 128

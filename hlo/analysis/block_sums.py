@@ -1,0 +1,73 @@
+"""Block sums: results that are sums over blocks, as the gradients of a product's shared factor are.
+
+Each block adds its part, in the order of the blocks.
+"""
+
+from __future__ import annotations
+
+from hlo.analysis.block import Block, Cut
+from hlo.analysis.block_rules import is_whole_array, led_span
+from hlo.ir.instruction import Instruction
+from hlo.ops.contraction import DotAttributes
+
+
+def is_summed(instruction: Instruction, block: Block) -> bool:
+    """Whether an instruction is a sum of what the blocks along the last cut dimension give."""
+    return bool(summed_cuts(instruction, block))
+
+
+def is_in_order(root: Instruction) -> bool:
+    """Whether a sum over blocks is one after the other, as a scatter's is: no parts are made."""
+    return root.opcode == "scatter"
+
+
+def summed_cuts(instruction: Instruction, block: Block) -> list[Cut]:
+    """What every block adds up of an instruction that is a sum over blocks, and how it is cut;
+    none where it is no such sum. A product's type has to hold partial sums as well as whole ones.
+    """
+    if instruction.opcode not in ("dot", "scatter"):
+        return []
+    shapes = (instruction.shape, *(o.shape for o in instruction.operands))
+    if not all(map(is_whole_array, shapes)) or "control-predecessors" in instruction.attributes:
+        return []
+    summed = _summed_factors if instruction.opcode == "dot" else _summed_updates
+    return summed(instruction, block)
+
+
+def _summed_factors(dot: Instruction, block: Block) -> list[Cut]:
+    """dot(x, y) where both begin with the cut dimensions, of which the last is contracted and the
+    others are its batch, in the order in which the result has them: every block adds the product
+    of its parts to the same elements.
+    """
+    if "sparsity" in dot.attributes:
+        return []
+    dims = DotAttributes.of(dot.attributes).dims
+    sides = ((dims.lhs_batch, dims.lhs_contracting), (dims.rhs_batch, dims.rhs_contracting))
+    found: list[tuple[tuple[int, ...], int]] = []
+    for operand, (batch, depth) in zip(dot.operands, sides, strict=True):
+        places = block.places(operand.shape, block.all)
+        if places is None or places[-1] not in depth or not set(places[:-1]) <= set(batch):
+            return []
+        found.append((tuple(map(batch.index, places[:-1])), depth.index(places[-1])))
+    is_sum = found[0] == found[1] and found[0][0] == block.places(dot.shape, block.outer)
+    return [(operand, block.all) for operand in dot.operands] if is_sum else []
+
+
+def _summed_updates(scatter: Instruction, block: Block) -> list[Cut]:
+    """scatter(0, indices, updates) where updates begin with the cut dimensions, of which the last
+    is none of the table's, and the others are its first ones: every block adds its updates to the
+    same elements, those of earlier rows first, as the scatter does.
+    """
+    from hlo.analysis.lookups import is_sum_from_zero, lookup_of  # for programs with one
+
+    found = lookup_of(scatter)
+    if found is None or not is_sum_from_zero(scatter):
+        return []
+    _, indices, updates = scatter.operands
+    places = block.places(updates.shape, block.all)
+    if places is None or found.of_table[places[-1]] is not None:
+        return []
+    if tuple(found.of_table[p] for p in places[:-1]) != block.places(scatter.shape, block.outer):
+        return []
+    read = led_span(found.indices_steps(indices.shape), indices.shape.dims, places)
+    return [] if read is None else [(indices, read), (updates, block.all)]

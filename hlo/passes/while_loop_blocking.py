@@ -1,0 +1,168 @@
+"""while-loop-blocking: a recurrence over the rows of a batch, run by each block of rows by itself.
+
+    while(h[b, n], w, 0)   =>   fusion(h, w), kind=kCustom, calls={ while }, block=[rows]
+
+Recurrent networks, filters and many trajectories at once need of each row of the state nothing but
+that row, so no thread has to wait for another after each step, and the state stays in its core's
+cache. What all rows share, as weights, has to stay there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hlo.analysis.block import WHOLE, Block
+from hlo.analysis.block_size import CACHE_BYTES, divisors, longer_dims
+from hlo.analysis.blocked import KIND
+from hlo.analysis.blocking import is_memory
+from hlo.analysis.loop_blocking import Spans, loop_spans
+from hlo.analysis.loop_state import counter, element_index, unchanged_elements
+from hlo.analysis.work import NOTHING, Work, applied, taken_bytes, work_of
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.machine import COMMON
+from hlo.ops.table import Trait, has_trait
+from hlo.passes.block_call import fused_group
+from hlo.passes.fusion import called_by_ops
+from hlo.passes.liveness import awaited
+from hlo.passes.loop_making import extensible_loops, home
+from hlo.passes.loop_shrinking import shrink
+
+LEAST_TRIPS = 4
+LEAST_US = 100.0  # Of one thread; a sleeping one takes half of it to wake.
+EXP = 10  # Arithmetic instructions of a transcendental function.
+# Blocks, and rows of one, the first that a batch has: rows that share what they read of weights
+# make a block fast, and many blocks keep many threads busy.
+SHAPES = ((8, 16), (4, 8), (2, 4))
+
+
+def while_loop_blocking(module: Module) -> bool:
+    """Make loops whose rows do not need each other fusions that run block by block.
+
+    Where the cut is, is looked for among the first dimensions of what trips change; O(elements x
+    edges of the body) for each.
+    """
+    changed = False
+    fused = called_by_ops(module)
+    for loop in extensible_loops(module):
+        if home(loop) in fused or not _is_own(loop):
+            continue
+        for block in _blocks(loop):
+            spans = loop_spans(loop, block)
+            if spans is not None and _is_cut(loop, spans) and _pays(loop, spans, block):
+                _run_in_blocks(module, loop, block)
+                changed = True
+                break
+    return changed
+
+
+def _is_own(loop: Instruction) -> bool:
+    """Whether the loop's state is its own, without blocks inside, and it is known to run often."""
+    (state,) = loop.operands
+    known = counter(loop)
+    if known is None or known.iterations < LEAST_TRIPS or state.opcode != "tuple":
+        return False
+    if state.users.keys() != {loop} or loop.is_root or state.is_root:
+        return False
+    if not all(u.opcode == "get-tuple-element" for u in loop.users):
+        return False
+    kept = awaited(home(loop))
+    if state in kept or not kept.isdisjoint(loop.users):
+        return False
+    body, _ = loop.called_computations()
+    return not any(
+        i.opcode == "fusion" and i.attributes.get("kind") == KIND for i in body.instructions
+    )
+
+
+def _blocks(loop: Instruction) -> Iterator[Block]:
+    """Ways in which batches of so many rows can be parted."""
+    kept = {element_index(e) for e in unchanged_elements(loop.called_computations()[0])}
+    shapes = (s for n, s in enumerate(loop.shape.elements) if n not in kept and s.is_array)
+    for rows in dict.fromkeys(dims[0] for dims in map(longer_dims, shapes) if dims):
+        sizes = [size for size in divisors(rows) if size < rows]
+        for count, least in SHAPES:
+            fitting = [size for size in sizes if size >= least and rows // size >= count]
+            if fitting:
+                yield Block((rows,), (fitting[-1],))
+                break
+
+
+def _is_cut(loop: Instruction, spans: Spans) -> bool:
+    """Whether some of what trips change is cut, and memory that blocks write parts of is theirs
+    alone.
+    """
+    (state,) = loop.operands
+    memory = [o for o in state.operands if is_memory(o)]
+    is_cut = any(spans[n] for n in _changed(loop) if state.operands[n] not in memory)
+    return is_cut and all(m.users.keys() == {state} for m in memory)
+
+
+def _changed(loop: Instruction) -> set[int]:
+    """The elements of the state that trips change."""
+    body, _ = loop.called_computations()
+    kept = {element_index(e) for e in unchanged_elements(body)}
+    return set(range(len(loop.shape.elements))) - kept
+
+
+def _pays(loop: Instruction, spans: Spans, block: Block) -> bool:
+    """Whether what a block's trip reads stays in a core's cache, and the whole is worth threads."""
+    body, _ = loop.called_computations()
+    whole: dict[Instruction, int] = {}
+    parted = 0
+    work = NOTHING
+    for instruction in body.instructions:
+        work += _work(instruction)
+        for number, operand in enumerate(instruction.operands):
+            if has_trait(instruction, Trait.FREE):
+                continue
+            taken = taken_bytes(instruction, number)
+            if _is_shared(operand, body, spans):
+                whole[operand] = max(taken, whole.get(operand, 0))
+            else:
+                parted += taken
+    shared = sum(whole.values())
+    known = counter(loop)
+    assert known is not None, "a loop that counts"
+    rates, (rows,), (part,) = COMMON.rates, block.lead, block.sizes
+    us = work.flops / rates.contracted_ops + work.transcendentals * EXP / rates.elementwise_ops
+    near = shared + parted * part // rows
+    return near <= CACHE_BYTES and us * known.iterations >= LEAST_US
+
+
+def _is_shared(operand: Instruction, body: Computation, spans: Spans) -> bool:
+    """Whether all blocks read an element of the state whole."""
+    is_element = operand.opcode == "get-tuple-element" and operand in body.parameters[0].users
+    return is_element and spans[element_index(operand)] == WHOLE
+
+
+def _work(instruction: Instruction) -> Work:
+    """The operations of an instruction of a body, those inside of a fusion."""
+    if instruction.opcode == "fusion":
+        (callee,) = instruction.called_computations()
+        return applied(callee)
+    return work_of(instruction)
+
+
+def _run_in_blocks(module: Module, loop: Instruction, block: Block) -> None:
+    """The loop and what starts it as a fusion of its own."""
+    computation, (state,) = home(loop), loop.operands
+    changed = _changed(loop)
+    for reader in tuple(loop.users):
+        if element_index(reader) not in changed:
+            computation.replace_uses(reader, state.operands[element_index(reader)])
+            computation.remove(reader)
+    if unread := _unread(loop):
+        loop = shrink(loop, unread)
+        (state,) = loop.operands
+    memory = [o for o in dict.fromkeys(state.operands) if is_memory(o)]
+    fused_group(module, computation, [*memory, state, loop, *loop.users], block)
+
+
+def _unread(loop: Instruction) -> set[int]:
+    """The elements of the state that nothing in the loop reads and no trip changes."""
+    body, condition = loop.called_computations()
+    tested = {element_index(u) for u in condition.parameters[0].users}
+    kept = (e for e in unchanged_elements(body) if e.users.keys() <= {body.root})
+    return {element_index(e) for e in kept} - tested
