@@ -23,26 +23,26 @@ from hlo.backend.ir.called import as_function
 from hlo.backend.ir.definitions import Definitions
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.work import Speeds
 from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.isa.amx import ROW_BYTES, ROWS, TileProduct
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes.nest import Carried, Nest
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.jit import Code
 from hlo.backend.linking.toolchain import host_target
+from hlo.ir import dtype as dt
 from hlo.once import once
 
 MEMORY_BYTES = 1 << 28  # read in a round: it comes from memory everywhere
 FMA_ROUNDS = 1 << 20  # iterations of the arithmetic loop, some milliseconds
+MATRIX_BYTES = ROWS * ROW_BYTES  # of a tile of matrix units
+TILE_VECTORS = 2  # columns of a tile of sums, in vectors
 CHAINS = 12  # independent sums: more than a processor's latency times its units
 ALIGN = 16  # bytes: NumPy's large arrays begin so
-READ_BYTES = 1 << 26  # the most that is read again and again
 AGAIN_BYTES = 1 << 26  # copied in a round by each thread, the same few again and again
-NAMES = ("hlo_read", "hlo_copy", "hlo_multiply_add", "hlo_wait")
-WAIT_ROUNDS = 1 << 18  # of a chain, a millisecond
+NAMES = ("hlo_read", "hlo_copy", "hlo_multiply_add", "hlo_wait", "hlo_tile", "hlo_matrix")
 MEMORY = "memory"
 ROUNDS = 5  # the best counts: whatever else the machine does makes it slower only
-LONG_ROUNDS = 20  # of arithmetic, on which all estimates rest
 
 
 class Level(Struct, frozen=True):
@@ -90,7 +90,7 @@ class Limits(Struct, frozen=True):
 @once
 def measured_limits(threads: int) -> Limits:
     """Measured once in a process, about a second."""
-    target, (read, copy, multiply_add, _) = host_target(), _functions()
+    target, (read, copy, multiply_add, *_) = host_target(), loops()
     lanes = target.vector_bytes // 4
     memory = np.ones(MEMORY_BYTES // 4, np.float32)
     step = CHAINS * lanes
@@ -133,54 +133,20 @@ def measured_limits(threads: int) -> Limits:
     )
 
 
-@once
-def measured_speeds(threads: int) -> Speeds:
-    """Of one of so many threads that work at once, for the estimates of plans; measured once in a
-    process. What lies in so many bytes is read where it lies: a processor's caches may hold more
-    than its description counts on.
-    """
-    machine, (read, _, multiply_add, wait) = host_target().machine, _functions()
-    lanes = machine.vector_bytes // 4
-    step = CHAINS * lanes
-    memory = np.ones(READ_BYTES // 4, np.float32)
-    sinks = [np.zeros(lanes, np.float32) for _ in range(threads)]
+def tile_rows(target: Target) -> int:
+    """Of sums that registers hold beside the columns and a row's number that meets them."""
+    return (target.machine.registers - 2 * TILE_VECTORS) // TILE_VECTORS
 
-    def instructions(threads: int) -> float:
-        seconds = _seconds(
-            lambda thread: multiply_add(
-                sinks[thread].ctypes.data, memory.ctypes.data, FMA_ROUNDS, 1
-            ),
-            threads,
-            LONG_ROUNDS,
-        )
-        return FMA_ROUNDS * CHAINS / seconds / 1e6
 
-    def wait_us() -> float:
-        place = memory.ctypes.data
-        return _seconds(lambda t: wait(sinks[t].ctypes.data, place, WAIT_ROUNDS, 1), 1) * 1e6
-
-    def speed(size: int) -> float:
-        own = size // (4 * threads) // step * step
-        again = max(1, READ_BYTES // (4 * own * threads))
-
-        def reading(thread: int) -> None:
-            place = memory.ctypes.data + 4 * own * thread
-            read(sinks[thread].ctypes.data, place, own // step, again)
-
-        return 4.0 * own * again / _seconds(reading, threads) / 1e6
-
-    sizes = [threads * machine.first_cache.bytes // 2]
-    while 2 * sizes[-1] <= READ_BYTES:
-        sizes.append(2 * sizes[-1])
-    rates = machine.rates
-    reads = tuple((size, speed(size)) for size in sizes)
-    waiting = wait_us() / WAIT_ROUNDS
-    return Speeds(instructions(threads), waiting, reads, rates.call_us, rates.share_us)
+def matrix_product(target: Target) -> TileProduct | None:
+    """The product of tiles that the target has for bf16, or for s8: all take as long."""
+    found = (target.isa.tile_product(element, element) for element in (dt.BF16, dt.S8))
+    return next(filter(None, found), None)
 
 
 @once
-def _functions() -> tuple[Callable[..., None], ...]:
-    """The loops, to be called: those of NAMES."""
+def loops() -> tuple[Callable[..., None], ...]:
+    """Those of NAMES, to be called."""
     code = Code(objects([_module(host_target())])).keep_forever()
     signature = ctypes.CFUNCTYPE(
         None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
@@ -188,27 +154,30 @@ def _functions() -> tuple[Callable[..., None], ...]:
     return tuple(signature(code.address(name)) for name in NAMES)
 
 
-def _seconds(work: Callable[[int], None], threads: int, rounds: int = ROUNDS) -> float:
+def _seconds(work: Callable[[int], None], threads: int) -> float:
     """The shortest round in which every thread does its part; the first warms up."""
-    return min([_round(work, threads) for _ in range(rounds + 1)][1:])
+    return min([timed_round(work, threads) for _ in range(ROUNDS + 1)][1:])
 
 
-def _round(work: Callable[[int], None], threads: int) -> float:
-    ready = threading.Barrier(threads + 1)
+def timed_round(work: Callable[[int], None], threads: int) -> float:
+    """Seconds in which every thread does its part: those of the longest part, for the interpreter
+    may take a tenth of a millisecond from one thread's start to the other's.
+    """
+    ready, took = threading.Barrier(threads), [0.0] * threads
 
     def run(thread: int) -> None:
         _keep_apart(thread)
         ready.wait()
+        start = time.perf_counter()
         work(thread)
+        took[thread] = time.perf_counter() - start
 
     workers = [threading.Thread(target=run, args=(t,)) for t in range(threads)]
     for worker in workers:
         worker.start()
-    ready.wait()
-    start = time.perf_counter()
     for worker in workers:
         worker.join()
-    return time.perf_counter() - start
+    return max(took)
 
 
 def _keep_apart(thread: int) -> None:
@@ -234,7 +203,7 @@ class _Loops:
     """
 
     def __init__(self, target: Target) -> None:
-        self.w = Writer()
+        self.w, self.target = Writer(), target
         self.nest = Nest(self.w, target)
         self.type = vector_of("float", target.vector_bytes // 4)
         self.fuses = target.isa.fuses
@@ -263,15 +232,72 @@ class _Loops:
         scale = w.load(SOURCE, self.type, 4)
 
         def one(_: Value, sums: Carried) -> Carried:
-            if not self.fuses:
-                return [w.binary("fadd", w.binary("fmul", s, scale), scale) for s in sums]
-            return [w.intrinsic("llvm.fma", self.type, s, scale, scale) for s in sums]
+            return [self._fused(s, scale, scale) for s in sums]
 
         return self._summed(one, chains=chains)
 
     def wait(self) -> Kernel:
         """Of one chain."""
         return self.multiply_add(1)
+
+    def tile(self) -> Kernel:
+        """Of a product: sums of TILE_VECTORS columns by tile_rows, over `count` depths."""
+        w, rows = self.w, tile_rows(self.target)
+        lanes = self.target.vector_bytes // 4
+        lhs = w.address(SOURCE, times(w, COUNT, TILE_VECTORS * lanes), "float")
+
+        def one(i: Value, sums: Carried) -> Carried:
+            right = [
+                w.load(w.address(SOURCE, add(w, times(w, i, TILE_VECTORS), w.int(n)), self.type),
+                       self.type, ALIGN)
+                for n in range(TILE_VECTORS)
+            ]  # fmt: skip
+            first, found = times(w, i, rows), []
+            for n, s in enumerate(sums):
+                left = w.load(w.address(lhs, add(w, first, w.int(n // TILE_VECTORS)), "float"),
+                              "float", 4)  # fmt: skip
+                found.append(self._fused(w.splat(left, lanes), right[n % TILE_VECTORS], s))
+            return found
+
+        return self._summed(
+            lambda _, sums: self.nest.loop(0, COUNT, 1, sums, one), TIMES, TILE_VECTORS * rows
+        )
+
+    def matrix(self) -> Kernel:
+        """Of a product on matrix units, where there are any: 2 x 2 tiles of sums over `count`
+        steps, of which each loads two tiles of both factors.
+        """
+        w, tiles = self.w, matrix_product(self.target)
+        if tiles is None:
+            return as_function(w, PARAMETERS)
+        left = w.alloca(f"[{MATRIX_BYTES} x i8]", ROW_BYTES)
+        tiles.configure(w)
+        for tile in range(4):
+            tiles.zero(w, tile)
+
+        def one(step: Value, _: Carried) -> Carried:
+            first = times(w, step, 4 * MATRIX_BYTES)
+            for n in range(4):
+                place = w.address(SOURCE, add(w, first, w.int(n * MATRIX_BYTES)), "i8")
+                tiles.load(w, 4 + n, place, ROW_BYTES)
+            for tile in range(4):
+                tiles.multiply(w, tile, 4 + tile // 2, 6 + tile % 2)
+            return []
+
+        def all_steps(_: Value, __: Carried) -> Carried:
+            self.nest.loop(0, COUNT, 1, [], one)
+            return []
+
+        self.nest.loop(0, TIMES, 1, [], all_steps)
+        for tile in range(4):
+            tiles.store(w, tile, left, ROW_BYTES)
+        tiles.release(w)
+        return as_function(w, PARAMETERS)
+
+    def _fused(self, x: Value, y: Value, z: Value) -> Value:
+        if not self.fuses:
+            return self.w.binary("fadd", self.w.binary("fmul", x, y), z)
+        return self.w.intrinsic("llvm.fma", self.type, x, y, z)
 
     def _addresses(self, base: Value, i: Value) -> list[Value]:
         first = times(self.w, i, CHAINS)
@@ -292,7 +318,7 @@ class _Loops:
 
 def _module(target: Target) -> IrModule:
     made = Definitions()
-    loops = (_Loops.read, _Loops.copy, _Loops.multiply_add, _Loops.wait)
+    loops = (_Loops.read, _Loops.copy, _Loops.multiply_add, _Loops.wait, _Loops.tile, _Loops.matrix)
     for name, write in zip(NAMES, loops, strict=True):
         made.place(name, write(_Loops(target)))
     return IrModule("\n".join(made.lines()), NAMES)

@@ -1,22 +1,21 @@
 """Plan rows: the plans of contractions, each kernel's estimate beside what it took.
 
-    Program, steps with their times, schedules --plan_rows--> PlanRow ..., most time first
+    Program, steps with their times, schedules, speeds --plan_rows--> PlanRow ..., most time first
 
 An estimate is a function of the plan's work and of speeds (hlo/backend/ir/work.py); these are what
-was measured here, with as many threads as the kernel has.
+was measured between the runs (meter.py), with as many threads as the kernel has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from hlo.backend.entry.timing_ir import TimedStep
 from hlo.backend.ir.kernel import Kernel, Work
-from hlo.backend.ir.work import estimated_us
-from hlo.backend.limits import measured_speeds
+from hlo.backend.ir.work import Speeds, estimated_us
 from hlo.backend.linking.toolchain import host_target
 from hlo.backend.loops.opened import Schedules
 from hlo.backend.loops.schedule import LoopSchedule, Plan
@@ -81,10 +80,13 @@ def _beside(us: float, estimate_us: float) -> str:
 
 
 def plan_rows(
-    program: Program, timed: Sequence[tuple[TimedStep, Timed]], made: Schedules
+    program: Program,
+    timed: Sequence[tuple[TimedStep, Timed]],
+    made: Schedules,
+    speeds: Mapping[int, Speeds],
 ) -> tuple[PlanRow, ...]:
     """Of instructions one of whose kernels ran and says its work; kernels that never ran are left
-    out.
+    out. speeds: by the number of threads that work at once.
     """
     found: dict[Instruction, list[PlanKernel]] = {}
     lines: dict[Instruction, str] = {}
@@ -95,7 +97,7 @@ def plan_rows(
         kernel = program.kernels[step.kernel]
         if kernel.work is not None:
             planned.add(step.instruction)
-        estimate = time.calls * estimate_us(kernel, step, program.threads)
+        estimate = time.calls * estimate_us(kernel, step, program.threads, speeds)
         shown = PlanKernel(time.us, estimate, _lines(kernel, made))
         found.setdefault(step.instruction, []).append(shown)
         lines[step.instruction] = time.line
@@ -107,13 +109,15 @@ def plan_rows(
     return tuple(sorted(rows, key=lambda row: -row.us))
 
 
-def estimate_us(kernel: Kernel, step: KernelStep, threads: int) -> float:
+def estimate_us(
+    kernel: Kernel, step: KernelStep, threads: int, speeds: Mapping[int, Speeds]
+) -> float:
     """Of one call. A kernel that says no work reads and writes a stream."""
     lanes = host_target().vector_bytes // 4
     moved = kernel.bytes_moved
     stream = Work(kernel.flops / lanes, moved=moved, reach=moved, is_stream=True)
-    speeds = measured_speeds(threads if step.chunks > 1 else 1)
-    return estimated_us(kernel.work or stream, step.units, step.chunks, threads, speeds)
+    own = speeds[threads if step.chunks > 1 else 1]
+    return estimated_us(kernel.work or stream, step.units, step.chunks, threads, own)
 
 
 def _lines(kernel: Kernel, made: Schedules) -> tuple[str, ...]:

@@ -24,13 +24,17 @@ from hlo.backend.compilation import Compilation
 from hlo.backend.cycles import cycles_in_us
 from hlo.backend.entry.llvm_ir import emit_timed
 from hlo.backend.entry.timing_ir import Counters, TimedStep
+from hlo.backend.ir.work import Speeds
 from hlo.backend.limits import Limits, measured_limits
 from hlo.backend.linking.compile import objects
 from hlo.backend.loops.opened import Schedules
+from hlo.backend.meter import Meter
 from hlo.backend.plan_rows import PlanRow, plan_rows
 from hlo.backend.planning.fitting import check_fits
 from hlo.backend.planning.program import CopyStep, HostStep, KernelStep, Program
 from hlo.ir.instruction import Instruction
+
+RUNS_A_METER = 4  # runs between two measurements of the machine
 
 
 class ProfileRow(Struct, frozen=True):
@@ -61,13 +65,15 @@ class ProfileRow(Struct, frozen=True):
 
 class Profile(Struct, frozen=True):
     """us: one run; rows: its steps, most time first; limits: what the machine can do. plans: of
-    contractions, where they were asked for.
+    contractions, where they were asked for; speeds: what the machine did meanwhile, by the number
+    of threads that work at once.
     """
 
     us: float
     rows: tuple[ProfileRow, ...]
     limits: Limits
     plans: tuple[PlanRow, ...] = ()
+    speeds: dict[int, Speeds] = {}  # a copy each, as msgspec makes them
 
     def __str__(self) -> str:
         spent = max(sum(row.us for row in self.rows), 1e-9)
@@ -81,6 +87,7 @@ class Profile(Struct, frozen=True):
                 f"{r.gigabytes_per_second:7.1f} {r.gigaflops:8.1f} {self.share(r):13}"
                 f" {r.name} {r.opcode} {r.line}"
             )
+        lines += [f"meanwhile, each of {n} at work: {found}" for n, found in self.speeds.items()]
         lines += [line for plan in self.plans for line in plan.lines]
         return "\n".join(lines) + "\n"
 
@@ -94,7 +101,7 @@ class Profile(Struct, frozen=True):
             found.setdefault(name or row.line or row.name, []).append(row)
         rows = [_together(name, rows) for name, rows in found.items()]
         rows.sort(key=lambda row: -row.us)
-        return Profile(self.us, tuple(rows), self.limits, self.plans)
+        return Profile(self.us, tuple(rows), self.limits, self.plans, self.speeds)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -128,7 +135,8 @@ def profile(
     compilation: Compilation, *arguments: object, repeats: int = 20, plans: bool = False
 ) -> Profile:
     """Run a program `repeats` times, after a warm-up, and say where the time went. plans: with
-    those of contractions.
+    those of contractions; then the runs take turns with what measures the machine, after which the
+    program brings its arrays back to the caches in a run that does not count.
     """
     made = Schedules()
     if plans:
@@ -139,10 +147,15 @@ def profile(
     modules, steps = emit_timed(program, timing), timing.steps
     counters = np.zeros((max(1, len(steps)), 2), np.int64)
     executable = compilation.linked(objects(modules), counters)
+    meters = {n: Meter(n) for n in {1, compilation.threads}} if plans else {}
     executable(*arguments)
     runs: list[float] = []
     samples: list[np.ndarray] = []
-    for _ in range(repeats):
+    for number in range(repeats):
+        if plans and number % RUNS_A_METER == 0:
+            for meter in meters.values():
+                meter.round()
+            executable(*arguments)
         counters[:] = 0
         began = time.perf_counter()
         executable(*arguments)
@@ -152,8 +165,10 @@ def profile(
     limits = measured_limits(compilation.threads)
     us = float(np.median(runs))
     rows = _rows(program, steps, spent, us)
-    found = plan_rows(program, list(zip(steps, rows, strict=False)), made) if plans else ()
-    return Profile(us, tuple(sorted(rows, key=lambda row: -row.us)), limits, found)
+    speeds = {threads: meter.speeds() for threads, meter in meters.items()}
+    timed = list(zip(steps, rows, strict=False))
+    found = plan_rows(program, timed, made, speeds) if plans else ()
+    return Profile(us, tuple(sorted(rows, key=lambda row: -row.us)), limits, found, speeds)
 
 
 def _rows(

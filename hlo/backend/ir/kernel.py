@@ -18,16 +18,17 @@ from hlo.backend.ir.functions import Definition, Function
 
 class Work(Struct, frozen=True):
     """All units of a kernel together. instructions: multiply-adds of whole vectors, or what takes
-    as long; chain: of them, those of which each waits for the one before; sums: vectors that are
-    stored. copied: bytes that units read to pack for themselves; fetched: the same of what was
-    asked for ahead; packed: instructions on vectors that this takes; shared, shared_packed: of what
-    `runs` of units have packed, each before its first unit. moved: bytes that are read where they
-    lie, and of results, which are read and written; reach: all that is worked on. is_stream:
-    whether bytes come while instructions run.
+    as long; chain: of them, those of which each waits for the one before; tiles: products of two
+    tiles on matrix units; sums: vectors that are stored. copied: bytes that units read to pack for
+    themselves; fetched: the same of what was asked for ahead; packed: instructions on vectors that
+    this takes; shared, shared_packed: of what `runs` of units have packed, each before its first
+    unit. moved: bytes that are read where they lie, and of results, which are read and written;
+    reach: all that is worked on. is_stream: whether bytes come while instructions run.
     """
 
     instructions: float = 0.0
     chain: float = 0.0
+    tiles: float = 0.0
     sums: float = 0.0
     copied: float = 0.0
     fetched: float = 0.0

@@ -2,7 +2,7 @@
 
     Work, units, chunks, Speeds --estimated_us--> microseconds
 
-    on one thread:  the greater of instructions / speed and chain * wait
+    on one thread:  the greater of instructions / speed and chain * wait, + tiles / their speed
                     + (sums + packed + shared_packed) / speed + (copied + shared) / read
                     + fetched / near + moved * (1 / read - 1 / near)
     a stream:       the greater of its instructions' and its bytes' time
@@ -23,6 +23,8 @@ from msgspec import Struct
 from hlo.backend.ir.kernel import Work
 from hlo.machine import Machine
 
+WORDS_OF_A_TILE = 16 * 16 * 16  # products of words of 32 bits, in that of two tiles
+
 
 class Speeds(Struct, frozen=True):
     """Of one of the threads that work at once. instructions: multiply-adds of whole vectors in a
@@ -35,6 +37,7 @@ class Speeds(Struct, frozen=True):
     reads: tuple[tuple[int, float], ...]
     call_us: float
     share_us: float
+    tiles: float = 1.0  # products of two tiles on matrix units, in a microsecond
 
     def read(self, reach: int) -> float:
         """Bytes in a microsecond where `reach` are worked on: between two known sizes by the
@@ -48,6 +51,13 @@ class Speeds(Struct, frozen=True):
                 return near + part * (far - near)
         return self.reads[-1][1]
 
+    def __str__(self) -> str:
+        (_, near), *_, (far, last) = self.reads
+        return (
+            f"{self.instructions:.0f} multiply-adds of vectors a us, {near / 1e3:.0f} GB/s read "
+            f"nearby, {last / 1e3:.0f} of {far >> 20} MiB"
+        )
+
 
 def speeds_of(machine: Machine) -> Speeds:
     """By a machine's description: of one core."""
@@ -60,7 +70,9 @@ def speeds_of(machine: Machine) -> Speeds:
     )
     instructions = rates.contracted_ops / (2 * (machine.vector_bytes // 4))
     wait_us = machine.cycles.latency * machine.cycles.operations / instructions
-    return Speeds(instructions, wait_us, reads, rates.call_us, rates.share_us)
+    lanes = machine.vector_bytes // 4
+    tiles = instructions * lanes * machine.cycles.tiled / WORDS_OF_A_TILE
+    return Speeds(instructions, wait_us, reads, rates.call_us, rates.share_us, tiles)
 
 
 def estimated_us(work: Work, units: int, chunks: int, threads: int, speeds: Speeds) -> float:
@@ -69,6 +81,7 @@ def estimated_us(work: Work, units: int, chunks: int, threads: int, speeds: Spee
     """
     read, near = speeds.read(work.reach), speeds.reads[0][1]
     products = max(work.instructions / speeds.instructions, work.chain * speeds.wait_us)
+    products += work.tiles / speeds.tiles
     arithmetic = products + (work.sums + work.packed) / speeds.instructions
     shared = work.shared / read + work.shared_packed / speeds.instructions
     if work.is_stream:

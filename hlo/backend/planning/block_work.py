@@ -42,6 +42,7 @@ def block_work(program: Program, count: int, lanes: int) -> Work | None:
     return Work(
         instructions=sum(times * work.instructions for work, times in works),
         chain=sum(times * work.chain for work, times in works),
+        tiles=sum(times * work.tiles for work, times in works),
         sums=sum(times * work.sums for work, times in works),
         copied=sum(times * (work.copied + work.shared) for work, times in works),
         fetched=sum(times * work.fetched for work, times in works),

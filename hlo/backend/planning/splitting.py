@@ -311,11 +311,12 @@ def _products_us(kernel: Kernel, machine: Machine) -> float:
     for narrow ones; else as if all were f32's.
     """
     work = kernel.work
-    if work is None or not work.instructions:
+    if work is None or not (work.instructions or work.tiles):
         return kernel.flops / machine.rates.contracted_ops
     from hlo.backend.ir.work import speeds_of  # for programs with products
 
-    return (work.instructions + work.sums) / speeds_of(machine).instructions
+    speeds = speeds_of(machine)
+    return (work.instructions + work.sums) / speeds.instructions + work.tiles / speeds.tiles
 
 
 def copy_us(size: int, rates: Rates) -> float:

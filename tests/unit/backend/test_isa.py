@@ -252,7 +252,7 @@ ROWS = (
     Row("dot_product", ("ptr",), of_words(dt.U16, dt.S16), INT16, "vpdpwusd"),
     Row("dot_product", ("ptr",), of_words(dt.U16, dt.U16), INT16, "vpdpwuud"),
     Row("dot_product", ("ptr",), of_words(dt.S16, dt.U16), ()),
-    Row("dot_product", ("ptr",), of_words(dt.BF16, dt.BF16), (*BF16, *ARM_BF16),
+    Row("dot_product", ("ptr",), of_words(dt.BF16, dt.BF16), ("cooperlake", "znver4", *ARM_BF16),
         "vdpbf16ps|bfdot"),
     Row("square_product", ("ptr",), of_words(dt.S8, dt.S8, squares=True), ARM_BF16, "smmla"),
     Row("square_product", ("ptr",), of_words(dt.U8, dt.U8, squares=True), ARM_BF16, "ummla"),

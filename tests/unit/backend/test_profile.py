@@ -11,6 +11,7 @@ from hlo import driver
 from hlo.backend.compilation import Compilation
 from hlo.backend.cycles import cycles_in_us
 from hlo.backend.limits import Level, Limits, measured_limits
+from hlo.backend.meter import Meter
 from hlo.backend.profile import Profile, ProfileRow, profile
 from hlo.ir import dtype as dt
 from hlo.parser.parse import parse
@@ -118,6 +119,9 @@ def test_plans_have_an_estimate_beside_what_they_took() -> None:
     (plan,) = found.plans
     assert (plan.name, plan.opcode, plan.line) == ("z", "dot", "product.hlo:5")
     assert plan.estimate_us > 0
+    assert set(found.speeds) == {1, compilation.threads}
+    assert "meanwhile, each of 1 at work: " in str(found)
+
     took = sum(row.us for row in found.rows if row.name == "z")
     assert plan.us == pytest.approx(took), "kernels that never ran took nothing"
     text = str(found)
@@ -144,3 +148,15 @@ def test_blocks_count_the_operations_of_their_products() -> None:
     (row,) = profile(Compilation(parse(BLOCKED)), x, x, repeats=3).rows
     assert row.opcode == "fusion"
     assert row.flops == 12 * 512 * 512 * (2 * 2 * 16 + 1)
+
+
+def test_speeds_are_the_medians_of_what_was_measured_between_runs() -> None:
+    meter = Meter(1)
+    for _ in range(3):
+        meter.round()
+    speeds = meter.speeds()
+    sizes = [size for size, _ in speeds.reads]
+    assert sizes == sorted(sizes)
+    assert sizes[0] <= driver.host_machine().first_cache.bytes < sizes[-1]
+    assert speeds.instructions * speeds.wait_us > 1  # several chains at once
+    assert all(rate > 100 for _, rate in speeds.reads)  # MB/s

@@ -21,12 +21,12 @@ from hlo.backend.ir.kernel import Sums
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.amx import ROW_BYTES, ROWS, TileProduct
 from hlo.backend.kernels.contraction.problem.axes import Axes, Contraction, extent
-from hlo.backend.kernels.contraction.problem.elements import held, holds
+from hlo.backend.kernels.contraction.problem.elements import held
 from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.backend.kernels.contraction.problem.sum_blocks import cut_of
+from hlo.backend.kernels.contraction.problem.tiles import tiles_of
 from hlo.backend.lanes import masked
 from hlo.backend.lanes.types import storage_scalar
-from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
 TILE = ROWS  # Rows and columns of a tile of sums.
@@ -37,9 +37,6 @@ LEAST_ROWS = 9  # Products of fewer rows are bound by memory.
 LEAST_FLOPS = 1 << 19
 UNITS = 16
 ROW_BLOCKS = 4
-# Elements of lhs and rhs, in the order in which they are tried.
-_BYTES = (dt.S8, dt.U8)
-_KINDS = (*((a, b) for a in _BYTES for b in _BYTES), (dt.BF16, dt.BF16), (dt.F16, dt.F16))
 BLOCK_STEPS = 128  # Steps of depth whose sums stay in tile registers.
 
 
@@ -185,22 +182,10 @@ class TilePlan(Struct, frozen=True):
 
 def tile_plan(c: Contraction, ring: Ring) -> TilePlan | None:
     """How the matrix units would do it; None where they cannot, or need not."""
-    tiles = _tiles(c, ring)
+    tiles = tiles_of(c, ring)
     if tiles is None or c.m < LEAST_ROWS or c.n < TILE or c.flops < LEAST_FLOPS:
         return None
     plan = TilePlan(c, ring, tiles)
     if c.k < plan.depths or c.is_diagonal or c.columns[-1].out != 1 or not plan.fits:
         return None
     return plan
-
-
-def _tiles(c: Contraction, ring: Ring) -> TileProduct | None:
-    """The product of elements that hold the operands' numbers, whose sums are the ring's."""
-    if ring.parts > 1 or ring.result.is_pred:
-        return None
-    for lhs, rhs in _KINDS:
-        found = ring.target.isa.tile_product(lhs, rhs)
-        is_held = holds(lhs, c.lhs.dtype) and holds(rhs, c.rhs.dtype)
-        if found and found.sums == ring.scalar and is_held:
-            return found
-    return None

@@ -19,14 +19,13 @@ def tile_work(plan: TilePlan) -> Work:
     """Of product.py's kernel: rows of a unit are packed by it, and again for each block of columns
     where depth is cut.
     """
-    c, cycles = plan.c, plan.ring.target.machine.cycles
+    c = plan.c
     tiles = c.batches * plan.row_tiles * plan.column_tiles
-    products = tiles * plan.steps * TILE * TILE * plan.depths / plan.ring.lanes
     source, instructions = _packing(plan, c.lhs, c.batches * c.m, along=plan.is_lhs_along_depth)
     is_shared = plan.blocks == 1
     again = 1 if is_shared else plan.column_blocks
     return Work(
-        instructions=products / (cycles.tiled * plan.group / 2),
+        tiles=tiles * plan.steps,
         sums=LEFT * tiles * plan.blocks * TILE,
         copied=0.0 if is_shared else again * source,
         packed=0.0 if is_shared else again * instructions,

@@ -20,13 +20,14 @@ from hlo.backend.kernels.contraction.problem.sum_blocks import (
     chain_of,
     cut_of,
 )
+from hlo.backend.kernels.contraction.problem.tiles import tiles_of
 from hlo.backend.kernels.contraction.words.words import has_words
 from hlo.machine import COMMON
 
 MOST_ROWS = 16
 # From so many rows on columns of another type are best converted once, where they can.
 TILED_ROWS = 2
-WORDS_ROWS = 8  # More are served better by words of dot products.
+WORDS_ROWS = 8  # More are served better by words of dot products, or by tiles.
 # More meet the columns in groups: of seven or eight the registers hold the sums of two columns, so
 # that all rows are read again for each two. Zen 4, 7 and 8 rows: 0.75 of the time.
 ROWS_AT_ONCE = 6
@@ -42,7 +43,8 @@ DOTS_BLOCK = 32  # Vectors along depth that are added one after the other.
 
 def most_rows(c: Contraction, ring: Ring) -> int:
     """The most rows for which the other factor is streamed."""
-    return WORDS_ROWS if has_words(c, ring) else MOST_ROWS
+    is_served = has_words(c, ring) or tiles_of(c, ring) is not None
+    return WORDS_ROWS if is_served else MOST_ROWS
 
 
 def streams_columns(c: Contraction, ring: Ring) -> bool:

@@ -57,7 +57,7 @@ def test_which_products_are_words(level: str) -> None:
     assert not found(text(("s8", "s8", "s32"), (4, 64, 12), 1, 0), level)[0]  # columns
 
 
-HAS_BF16 = host_machine().has("avx512bf16")
+HAS_BF16 = host_machine().has("avx512bf16") and not host_machine().has("amx-bf16")
 HAS_QUADS = host_machine().has("avx512vnni")
 
 
@@ -177,3 +177,14 @@ def test_rows_from_memory_are_asked_for_ahead(rows: int, asked: bool) -> None:  
     program = text(("s8", "s8", "s32"), (4, rows, 2048), 1, 0)
     shown = hlo.driver.emit_stage(hlo.parse(program), "asm", machine=NAMED["znver4"])
     assert ("prefetcht1" in shown) == asked
+
+
+@pytest.mark.parametrize(("rows", "instruction"), [(4, "vfmadd"), (16, "tdpbf16ps")])
+def test_pairs_of_bf16_are_not_multiplied_where_multiply_adds_are_faster(
+    rows: int, instruction: str
+) -> None:
+    """Intel's machines with tiles: few rows are multiplied as f32, more by tiles."""
+    program = text(("bf16", "bf16", "f32"), (rows, 1024, 1024), 1, 0)
+    shown = hlo.driver.emit_stage(hlo.parse(program), "asm", machine=NAMED["sapphirerapids"])
+    assert "vdpbf16ps" not in shown
+    assert instruction in shown
