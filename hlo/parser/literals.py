@@ -225,19 +225,19 @@ def _integers(dtype: DType, tokens: Sequence[Token]) -> np.ndarray:
     return integers(dtype, [_int64(token) for token in tokens])
 
 
-def integers(dtype: DType, numbers: list[int]) -> np.ndarray:
-    """Values in the type's range; u64 takes every Int, s64 too, by wrapping."""
-    low, high = dtype.int_range
+def integers(dtype: DType, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Values in the type's range, or of 64 bits each; u64 takes every Int, s64 too, by wrapping."""
+    found = np.asarray(numbers, dtype=np.int64)
     if dtype is dt.U64:
-        numbers = [n % (1 << 64) for n in numbers]
-    wrong = next((n for n in numbers if not low <= n <= high), None)
-    if wrong is not None:
+        return found.view(np.uint64)
+    low, high = dtype.int_range
+    is_within = (found >= low) & (found <= high)
+    if not is_within.all():
         expected = f"{low} to {high}, the range of {dtype}"
-        raise Violation("literal", "literal", str(wrong), expected)
+        raise Violation("literal", "literal", str(found[is_within.argmin()]), expected)
     if dtype.bits < 8:
-        wide = np.int8 if dtype.is_signed else np.uint8
-        return np.array(numbers, dtype=wide).astype(dtype.numpy)
-    return np.array(numbers, dtype=dtype.numpy)
+        found = found.astype(np.int8 if dtype.is_signed else np.uint8)
+    return found.astype(dtype.numpy)
 
 
 def double(token: Token) -> float:

@@ -17,9 +17,7 @@ from hlo.passes.constant_folding import constant_folding
 from hlo.passes.cse import cse
 from hlo.passes.dce import dce
 from hlo.passes.dynamic_padder import dynamic_padder
-from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
-from hlo.passes.fusion_opener import fusion_opener
 from hlo.passes.large_values import (
     block_fusion,
     concatenate_parting,
@@ -42,9 +40,7 @@ _COMMON: dict[str, Pass] = {
     "cse": cse,
     "dce": dce,
     "dynamic_padder": dynamic_padder,
-    "flatten-call-graph": flatten_call_graph,
     "fusion": fusion,
-    "fusion-opener": fusion_opener,
     "mask-skipping": mask_skipping,
     "reshape-mover": reshape_mover,
     "concatenate-parting": concatenate_parting,
@@ -67,7 +63,7 @@ NEEDS: dict[str, Set[str]] = {
     "factor-slicing": opcodes(Trait.CUTS) | opcodes(Trait.CUTS_AT),
     "gather-operand-transposer": frozenset({"gather"}),
     "gate-fusion": frozenset({"while"}),
-    "index-narrower": frozenset({"reduce"}),
+    "index-narrower": frozenset({"iota"}),
     "map-expander": frozenset({"map"}),
     "masked-dot-rewriter": frozenset({"iota"}),
     "matrix-sharing": frozenset({"dot"}),

@@ -26,6 +26,7 @@ from hlo.passes.dce import drop_dead_instructions
 from hlo.passes.fusion_axes import Group
 from hlo.passes.fusion_groups import is_worth_a_call, members_in_order, plan
 from hlo.passes.liveness import awaited, wrapped_operations
+from hlo.passes.reduction_parts import wanted_parts
 from hlo.passes.reduction_results import finish_reductions
 from hlo.passes.remarks import FUSED, remark
 
@@ -51,9 +52,9 @@ def fusion(module: Module, *, max_size: int = 100) -> bool:
 
 
 def _split_reductions(module: Module, computation: Computation) -> bool:
-    if not any(i.opcode == "reduce" for i in computation.instructions):
+    if not any(i.opcode == "reduce" and wanted_parts(i) > 1 for i in computation.instructions):
         return False
-    from hlo.passes.reduction_splitting import split_reductions  # for programs that reduce
+    from hlo.passes.reduction_splitting import split_reductions  # few programs' are so long
 
     return split_reductions(module, computation)
 

@@ -6,8 +6,12 @@ there are some.
 
 from __future__ import annotations
 
+from hlo.analysis.fusibility import CONTRACTIONS
 from hlo.analysis.large_values import LEAST_SCORES_BYTES, is_worth_a_look
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.passes.fusion import called_by_ops
 
 
 def block_fusion(module: Module) -> bool:
@@ -16,11 +20,25 @@ def block_fusion(module: Module) -> bool:
     From every large value with its consumers, a group grows over further large values
     (block_fusion.py). O(edges) for each of them.
     """
-    if not any(is_worth_a_look(i) for c in module.computations for i in c.instructions):
+    inside = called_by_ops(module)
+    if not any(_has_chains(c) for c in module.computations if c not in inside):
         return False
     from hlo.passes.block_fusion import fuse_blocks
 
     return fuse_blocks(module)
+
+
+def _has_chains(computation: Computation) -> bool:
+    """Whether a large value is made and read here, by two kernels that blocks may join; or there
+    are large ones about a product, whose own factors and sums blocks may order."""
+    large = [i for i in computation.instructions if is_worth_a_look(i)]
+    return any(i.users and i.opcode not in ("parameter", "constant") for i in large) or (
+        bool(large) and any(map(_is_product, computation.instructions))
+    )
+
+
+def _is_product(instruction: Instruction) -> bool:
+    return instruction.opcode in CONTRACTIONS or instruction.get("kind") == "kOutput"
 
 
 def concatenate_parting(module: Module) -> bool:

@@ -58,12 +58,16 @@ def _arithmetic_pass(name: str) -> Pass | None:
 
 
 def _position_pass(name: str) -> Pass | None:
-    """Those about places that are read and written, branches, and loops in blocks."""
+    """Those about places that are read and written, about branches, calls and loops in blocks."""
     match name:
         case "conditional-to-select":
             from hlo.passes.conditional_to_select import conditional_to_select as found
         case "factor-slicing":
             from hlo.passes.factor_slicing import factor_slicing as found
+        case "flatten-call-graph":
+            from hlo.passes.flatten_call_graph import flatten_call_graph as found
+        case "fusion-opener":
+            from hlo.passes.fusion_opener import fusion_opener as found
         case "gather-operand-transposer":
             from hlo.passes.gather_operand_transposer import gather_operand_transposer as found
         case "narrow-scatter-rewriter":

@@ -50,11 +50,12 @@ def key(module: Module, *options: str) -> str:
 
 
 @once
-def sources_digest() -> str:
+def sources_digest(*rooms: str) -> str:
     """A digest of the names, sizes and times of this package's files, but for what reads and
-    writes texts (UNASKED)."""
+    writes texts (UNASKED). rooms: of these folders, and of what stands in none, alone."""
     digest = hasher()
-    waiting = [hlo.__path__[0]]
+    root = hlo.__path__[0]
+    waiting = [root, *(f"{root}/{room}" for room in rooms)]
     while waiting:
         folder = waiting.pop()
         rows: list[tuple[str, int, int]] = []
@@ -64,7 +65,7 @@ def sources_digest() -> str:
                 if name.endswith(".py"):
                     status = entry.stat()
                     rows.append((name, status.st_size, status.st_mtime_ns))
-                elif name not in UNASKED and entry.is_dir():
+                elif not rooms and name not in UNASKED and entry.is_dir():
                     waiting.append(f"{folder}/{name}")
         waiting.sort()
         digest.update(f"{folder} {sorted(rows)}".encode())

@@ -16,6 +16,11 @@ from hlo.backend.linking.compilation_cache import sources_digest
 from hlo.backend.linking.identity import identity
 from hlo.once import lock
 
+# Folders of this package with all that writes the process's own functions.
+OWN_ROOMS = (
+    "backend", "backend/entry", "backend/ir", "backend/isa", "backend/linking", "backend/planning",
+    "ir", "runtime",
+)  # fmt: skip
 REMEMBERED_BYTES = 64 * 1024 * 1024
 
 _memory: OrderedDict[str, bytes] = OrderedDict()
@@ -45,9 +50,9 @@ def _name(module: IrModule) -> str:
 
 def own_object(name: str, made: Callable[[], IrModule]) -> bytes:
     """The object file of a module that is the same for all programs. It is kept under its name and
-    the sources, so that a second process does not wait for its text.
+    the sources that write it, so that a second process does not wait for its text.
     """
-    key = disk.key(identity(), sources_digest(), name)
+    key = disk.key(identity(), sources_digest(*OWN_ROOMS), name)
     body = _cached_object(key)
     if body is None:
         (body,) = generated([made()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+import numpy as np
 import pytest
 
 import hlo.garbage
@@ -185,6 +186,35 @@ def test_literals_by_a_pattern_say_what_the_grammar_says(text: str) -> None:
         exact = None
     assert quick is None or (exact is not None and quick.array.tobytes() == exact.array.tobytes())
     assert quick is not None or text not in ("{1, 2, -0}", "{ 1., 2e5, 1E+2 }")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_quick"),
+    [("{{1, 2}, {-3, 4}}", True), ("{ {1,2}, { 3, 4 } }", True), ("{{1, 2}, 3, {4}}", False),
+     ("{{1}2, {3, 4}}", False), ("{{1, 2}, 3{, 4}}", False), ("{{1, 2}{3, 4}}", False),
+     ("{{1, 2}, {3, 300}}", False), ("{{1, 2}, {3, 4}} 5", False), ("{{1, 2}, {3, ４}}", False)],
+)  # fmt: skip
+def test_braces_by_a_pattern_say_what_the_grammar_says(text: str, *, is_quick: bool) -> None:
+    shape = parse_shape("s8[2,2]{1,0}")
+    try:
+        quick = printed_literal(text, shape)
+    except Violation:
+        quick = None
+    assert (quick is not None) == is_quick
+    if is_quick:
+        assert quick.array.tobytes() == literal_piece(text, shape).array.tobytes()
+
+
+def test_numbers_by_a_pattern_are_what_python_reads() -> None:
+    shape = parse_shape("f64[4000]{0}")
+    bits = np.random.default_rng(0).integers(0, 1 << 64, shape.size, np.uint64)
+    numbers = [x if np.isfinite(x) else 0.0 for x in bits.view(np.float64).tolist()]
+    texts = [("%r", "%.9g", "%.17e", "%.3f")[n % 4] % x for n, x in enumerate(numbers)]
+    texts = [text if len(text) < 320 else "-0.0" for text in texts]
+    found = printed_literal("{" + ", ".join(texts) + "}", shape)
+    wanted = [0.0 if text == "-0" else float(text) for text in texts]
+    assert found is not None
+    assert found.array.tobytes() == np.array(wanted).tobytes()
 
 
 def test_dead_graphs_of_many_readings_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:

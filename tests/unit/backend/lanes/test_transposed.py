@@ -1,9 +1,11 @@
 """Which elements are read by rows and turned in registers: decided without a writer."""
 
+from collections.abc import Iterable, Sequence
+
 import pytest
 
 from hlo.backend.isa.target import Target
-from hlo.backend.lanes.transposed import are_rows, is_square
+from hlo.backend.lanes.transposed import are_rows, is_square, turned_parts
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Variable
 from hlo.ir import dtype as dt
@@ -54,3 +56,49 @@ def test_a_square_is_as_many_neighbours_as_lanes() -> None:
     assert not is_square(columns(16, 1))
     assert not is_square(columns(16, 40)[::-1])
     assert not is_square(columns(16, 40, mask="known at run time only"))
+
+
+class Row(list[tuple[int, int]]):
+    """Lanes of a vector, each the row and the lane that it came from."""
+
+    def __init__(self, lanes: Iterable[tuple[int, int]], scalar_type: str) -> None:
+        super().__init__(lanes)
+        self.scalar_type = scalar_type
+        self.lanes = len(self)
+
+
+class Shuffles:
+    """A writer of shuffles alone, which moves lanes; in_parts: whether each stays within 128 bits,
+    or moves runs of them.
+    """
+
+    def __init__(self, part: int) -> None:
+        self.part, self.in_parts = part, True
+
+    def shuffle(self, a: Row, b: Row, order: Sequence[int]) -> Row:
+        self.in_parts &= self._moves_runs(order) or self._stays(order, len(a))
+        return Row([[*a, *b][k] for k in order], a.scalar_type)
+
+    def _moves_runs(self, order: Sequence[int]) -> bool:
+        runs = [order[k : k + self.part] for k in range(0, len(order), self.part)]
+        return all(list(run) == list(range(run[0], run[0] + self.part)) for run in runs)
+
+    def _stays(self, order: Sequence[int], lanes: int) -> bool:
+        return all(k // self.part == at % lanes // self.part for k, at in enumerate(order))
+
+
+@pytest.mark.parametrize("squares", [1, 2, 4])
+@pytest.mark.parametrize("n", [2, 4, 8, 16, 32])
+@pytest.mark.parametrize(
+    ("scalar", "part"),
+    [("float", 4), ("double", 2), ("half", 8), ("bfloat", 8), ("i8", 16), ("i16", 8), ("i64", 2)],
+)
+def test_squares_are_turned_by_parts_of_128_bits(
+    scalar: str, part: int, n: int, squares: int
+) -> None:
+    writer = Shuffles(min(n, part))
+    rows = [Row([(k, lane) for lane in range(n * squares)], scalar) for k in range(n)]
+    turned = turned_parts(writer, rows)  # type: ignore[arg-type]  # rows are values to it
+    for k, row in enumerate(turned):
+        assert row == [(i % n, i // n * n + k) for i in range(n * squares)]  # type: ignore[comparison-overlap]
+    assert writer.in_parts

@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import hlo
 from hlo import cache, driver
 from hlo.backend.compilation import Compilation
 from hlo.backend.linking import compilation_cache, installing
+from hlo.backend.linking.compile import OWN_ROOMS
 from hlo.errors import HloErrors
 from hlo.ops.custom_call import register_custom_call
 from hlo.ops.custom_targets import REGISTERED, TARGETS
@@ -181,3 +183,41 @@ def test_the_digest_of_sources_covers_all_that_compiles() -> None:
     assert not asking & compilation_cache.UNASKED
     for file in sorted(file for folder in asking for file in (package / folder).rglob("*.py")):
         assert not forbidden.search(file.read_text()), f"{file} imports what is left out"
+
+
+OWN = """
+import sys
+from pathlib import Path
+import hlo
+from hlo.backend.entry import (  # noqa: F401
+    block_ir, call_ir, foreign_ir, handler_ir, placing_ir, pool_door_ir, pool_ir, run_ir, scalar_ir
+)
+root = Path(hlo.__path__[0])
+files = [Path(m.__file__) for n, m in sys.modules.items() if n.split(".")[0] == "hlo"]
+print(*{str(f.parent.relative_to(root)) for f in files})
+"""
+
+
+def test_what_writes_own_functions_stands_in_their_rooms() -> None:
+    done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {".", *OWN_ROOMS}
+
+
+def test_a_digest_of_rooms_sees_their_files_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("backend/ir", "passes"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "one.py").write_text("")
+    monkeypatch.setattr(hlo, "__path__", [str(tmp_path)])
+    seen = []
+    for changed in (None, "passes/one.py", "backend/ir/one.py", "machine.py"):
+        if changed is not None:
+            (tmp_path / changed).write_text("1")
+        compilation_cache.sources_digest.cache_clear()
+        rooms = compilation_cache.sources_digest("backend/ir")
+        seen.append((rooms, compilation_cache.sources_digest()))
+    compilation_cache.sources_digest.cache_clear()
+    assert seen[0][0] == seen[1][0]
+    assert len({rooms for rooms, _ in seen}) == 3
+    assert len({everything for _, everything in seen}) == 4
