@@ -104,9 +104,17 @@ class Avx512(Avx2):
 
     def extreme_number(self, w: Writer, x: Value, y: Value, *, is_maximum: bool) -> Value | None:
         """vrange's control: the sign as compared (4), the greater one (1)."""
-        if not (self._fits(x.type) and self._has("avx512dq")):
+        immediates = (5 if is_maximum else 4,)
+        if not self._has("avx512dq"):
             return None
-        return _masked(w, "range", x, y, immediates=(5 if is_maximum else 4,))
+        if x.type in ("float", "double") and self._has("avx512vl"):
+            # A scalar is the first lane of a register, whatever the others are.
+            type = vector_of(x.type, 128 // _BITS[x.type])
+            x, y = (w.insert(poison(type), v, 0) for v in (x, y))
+            return w.extract(_masked(w, "range", x, y, immediates=immediates), 0)
+        if not self._fits(x.type):
+            return None
+        return _masked(w, "range", x, y, immediates=immediates)
 
     @property
     def converts_long_integers(self) -> bool:

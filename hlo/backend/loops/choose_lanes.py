@@ -231,9 +231,10 @@ def _why_rows_are_turned(schedule: NestSchedule) -> str:
     ):
         return ""
     reduces = [reduce for reduce, _ in trace.reductions]
-    along = [r for r in trace.reads if r.reduced]
+    # What all rows are multiplied by (a vector) is the same number for all lanes.
+    along = [r for r in trace.reads if r.reduced and r.position.depends_on(last)]
     arrays = len({r.source for r in along})
-    if not along or not all(r.position.depends_on(last) for r in along):
+    if not along:
         return ""
     lengths = [prod(v.high + 1 for v in read.reduced) for read in along]
     for read, length in zip(along, lengths, strict=True):

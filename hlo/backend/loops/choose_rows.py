@@ -1,7 +1,8 @@
 """Kept rows: elements that several stages read and that cost much are computed by the first only.
 
 The exponential of a softmax is asked for by the sum and by the division: it is kept in a row of the
-inner dimensions, in memory of the thread, so it stays in the first levels of cache.
+inner dimensions, in memory of the thread, so it stays in the first levels of cache. Of a chain with
+several such elements (an activation before a norm) the last one is kept that all stages go through.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from math import prod
 from msgspec.structs import replace
 
 from hlo.backend.loops.domain import covers
+from hlo.backend.loops.narrowest import Narrowest
 from hlo.backend.loops.nest_schedule import Keep, NestSchedule
 from hlo.indexing import affine
 from hlo.indexing.affine import Index
@@ -31,13 +33,19 @@ def choose_rows(schedule: NestSchedule) -> NestSchedule:
     remarks: list[str] = []
     total = 0
     first, second = schedule.machine.first_cache.bytes, schedule.machine.second_cache.bytes
-    for instruction, inner in _worth_a_row(schedule).items():
+    narrowest = Narrowest()
+    wanted: dict[Instruction, tuple[tuple[int, ...], bool]] = {}
+    for asked, inner in _worth_a_row(schedule).items():
+        last = narrowest.of(asked)
+        is_heavy = asked in trace.heavy_at or (last in wanted and wanted[last][1])
+        wanted[last] = inner, is_heavy
+    for instruction, (inner, is_heavy) in wanted.items():
         dtype = instruction.shape.dtype
         if dtype.is_narrow_float:
             dtype = dt.F32  # what the lanes are: neither packed nor spread again
         sizes = tuple(instruction.shape.dims[d] for d in inner)
         keep = Keep(instruction, dtype, prod(sizes) * schedule.rows, inner, sizes)
-        most = second // 32 if instruction in trace.heavy_at else first // 2
+        most = second // 32 if is_heavy else first // 2
         if keep.size < schedule.lanes or keep.size_bytes > most:
             continue
         if total + keep.size_bytes > second // 8:

@@ -208,7 +208,8 @@ def _reads_rows(
     variable = Variable("row", 0, length - 1)
     at = domain.index(index, (affine.of(variable),))
     found = trace(expression, [(x, at, ()) for x in reduced_arrays(reduce)])
-    along = [r for r in found.reads if r.position.depends_on(variable)]
+    read = [r for r in found.reads if r.position.depends_on(variable)]
+    along = [r for r in read if r.position.lanes > 1]  # others are the same number for all lanes
     arrays = len({r.source for r in along})
     if found.reductions or not is_short_row([reduce], length, found.weight, arrays):
         return False

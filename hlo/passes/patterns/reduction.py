@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Ints
@@ -39,6 +41,8 @@ def reduce_of_nothing(root: Instruction) -> Instruction | None:
 
 
 _IDEMPOTENT = opcodes(Trait.IDEMPOTENT)
+_ASSOCIATIVE = opcodes(Trait.ASSOCIATIVE)
+_MOST_ROWS = 32  # Of which a reduction is written out.
 
 
 @rewrite("reduce", operand="broadcast")
@@ -104,6 +108,30 @@ def reduce_of_least(root: Instruction) -> Instruction | None:
             spread = splat(root, splat_literal(z), extreme.shape)
             return make(root, "compare", extreme, spread, shape=root.shape, direction="EQ")
     return None
+
+
+@rewrite("reduce", operand="concatenate")
+def reduce_of_rows(root: Instruction) -> Instruction | None:
+    """reduce(concatenate(a, b, ..), z, d) => f(f(z, a), b) ..  where each is one row along d
+
+    What `jnp.stack([..]).max(0)` is. Not of sums and products of floats, which may be rounded less
+    often where they are made as a whole.
+    """
+    if len(root.operands) != 2 or not is_plain(root.shape):
+        return None
+    stack, z = root.operands
+    opcode, dims, dtype = reducer_opcode(root), ints(root, "dimensions"), root.shape.dtype
+    exact = _ASSOCIATIVE if is_discrete(dtype) else _IDEMPOTENT
+    if opcode is None or opcode not in exact or not has_one_user(stack):
+        return None
+    if dims != ints(stack, "dimensions") or not 1 < len(stack.operands) <= _MOST_ROWS:
+        return None
+    if any(row.shape.dims[dims[0]] != 1 or not is_plain(row.shape) for row in stack.operands):
+        return None
+    rows = [make(root, "reshape", row, shape=root.shape) for row in stack.operands]
+    if not _is_identity(root, z):
+        rows.insert(0, make(root, "broadcast", z, shape=root.shape, dimensions=()))
+    return reduce(lambda total, row: make(root, opcode, total, row), rows)
 
 
 @rewrite("reduce", operand="transpose")

@@ -27,13 +27,16 @@ from hlo.backend.kernels.fourier.butterflies import Complex, conjugated, exchang
 from hlo.backend.kernels.fourier.lines_nest import lines_schedule
 from hlo.backend.kernels.fourier.passes import call_pass, call_square
 from hlo.backend.kernels.fourier.plan import (
+    LARGEST_FACTOR,
     Lines,
     Side,
     chirp,
     chirp_spectrum,
     factors,
+    flops_each,
     roots,
 )
+from hlo.backend.kernels.fourier.prime_pass import pairs_together
 from hlo.backend.kernels.fourier.tables import constant_table
 from hlo.backend.kernels.linear_algebra.matrices import Numbers
 from hlo.backend.lanes.masked import below
@@ -58,9 +61,10 @@ def lines_kernel(lines: Lines, target: Target) -> Kernel:
         scratch_bytes=build.scratch_bytes,
         functions=tuple(build.functions.values()),
         bytes_moved=2 * count * lines.complex.item_bytes,
-        flops=5 * count * max(1, lines.size.bit_length()),
+        flops=count * flops_each(lines.passed),
     )
-    sizes = build.lanes, build.slots, build.scratch_bytes
+    together = pairs_together(build.numbers.ring.registers)
+    sizes = build.lanes, build.slots, build.scratch_bytes, together
     return target.shown(made, partial(lines_schedule, lines, *sizes))
 
 
@@ -356,7 +360,8 @@ class _Build:
             left //= r
             x = self._parts(number % 2, exchanged=inverse and number == 0)
             y = self._parts((number + 1) % 2, exchanged=inverse and left == 1)
-            table = self._roots(n) if left > 1 else Value("null", "ptr")
+            reads = left > 1 or r > LARGEST_FACTOR
+            table = self._roots(n) if reads else Value("null", "ptr")
             arguments = (*x, *y, table, w.int(done), w.int(left))
             made = call_pass(w, self.nest.target, self.lines.complex, r, arguments)
             self.functions[made.text] = made

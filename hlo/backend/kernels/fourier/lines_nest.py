@@ -8,7 +8,7 @@ turned), p and q the two loops of a pass: passes.py.
 
 from __future__ import annotations
 
-from hlo.backend.kernels.fourier.plan import Lines, factors, is_smooth
+from hlo.backend.kernels.fourier.plan import LARGEST_FACTOR, Lines, factors, is_smooth
 from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (
     Axis,
@@ -28,9 +28,13 @@ BUFFERS = ("x", "y")  # The buffers between which passes go to and fro.
 ELEMENT = axis_name(0, "r")
 
 
-def lines_schedule(lines: Lines, lanes: int, slots: int, scratch_bytes: int) -> LoopSchedule:
-    """The loops of lines.py's kernel. slots: vectors of numbers in each of its buffers."""
-    made = _Loops(lines, lanes)
+def lines_schedule(
+    lines: Lines, lanes: int, slots: int, scratch_bytes: int, together: int
+) -> LoopSchedule:
+    """The loops of lines.py's kernel. slots: vectors of numbers in each of its buffers; together:
+    the pairs of results of a large prime that go through its terms at once.
+    """
+    made = _Loops(lines, lanes, together)
     dims, dtype = (slots, 2, lanes), lines.complex.component.name
     body = (
         *(Cache(name, dims, dtype, scratch_bytes // 2, Storage.SCRATCH) for name in BUFFERS),
@@ -48,8 +52,8 @@ def lines_schedule(lines: Lines, lanes: int, slots: int, scratch_bytes: int) -> 
 class _Loops:
     """What a unit does, step by step; at: the buffer where the numbers are."""
 
-    def __init__(self, lines: Lines, lanes: int) -> None:
-        self.lines, self.lanes = lines, lanes
+    def __init__(self, lines: Lines, lanes: int, together: int) -> None:
+        self.lines, self.lanes, self.together = lines, lanes, together
         self.found: list[Node] = []
         self.at = 0
 
@@ -120,10 +124,23 @@ class _Loops:
             left //= r
             x, y = BUFFERS[self.at], BUFFERS[1 - self.at]
             fill = Fill(y, f"butterflies of {r} from {x}")
-            inner = Loop(Axis("q", done, Role.SERIAL), (fill,))
+            steps = (fill,) if r <= LARGEST_FACTOR else self._of_prime(r, x, fill)
+            inner = Loop(Axis("q", done, Role.SERIAL), steps)
             self.found.append(Loop(Axis("p", left, Role.SERIAL), (inner,)))
             done *= r
             self.at = 1 - self.at
+
+    def _of_prime(self, r: int, x: str, fill: Fill) -> Nodes:
+        """Its terms' sums and differences, then its results by pairs."""
+        half = r // 2
+        rest = half % self.together
+        terms = Axis("t", half, Role.SERIAL)
+        found: list[Node] = [Loop(terms, (Fill(x, f"sums and differences of {x}"),))]
+        for pairs, step in ((half - rest, self.together), (rest, 1)):
+            if pairs:
+                axis = Axis("u", pairs, Role.SERIAL, step)
+                found.append(Loop(axis, (Loop(terms, (fill,)),)))
+        return tuple(found)
 
     def _in_place(self, text: str, count: int) -> None:
         """A buffer's numbers from both of its ends."""

@@ -9,6 +9,7 @@ distance is an argument, because the inverse transform is that of numbers with p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from hlo.backend.ir.called import as_function, call
@@ -17,6 +18,8 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.problem.ring import Parts, loaded
 from hlo.backend.kernels.fourier.butterflies import Complex, butterfly
+from hlo.backend.kernels.fourier.plan import LARGEST_FACTOR
+from hlo.backend.kernels.fourier.prime_pass import PrimePass, Terms
 from hlo.backend.kernels.linear_algebra.matrices import Numbers
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.transposed import transposed
@@ -30,7 +33,9 @@ PARAMETERS = (X, X_GAP, Y, Y_GAP, ROOTS, S, M)
 def call_pass(
     w: Writer, target: Target, complex: DType, radix: int, arguments: tuple[Value, ...]
 ) -> Kernel:
-    """A call with arguments as PARAMETERS are, roots being null where m is 1: what is called."""
+    """A call with arguments as PARAMETERS are: what is called. Where m is 1, roots is null, except
+    for a radix beyond LARGEST_FACTOR.
+    """
     function = _function(target, complex, radix, is_last=arguments[-1].integer == 1)
     call(w, function, *arguments)
     return function
@@ -90,15 +95,21 @@ class _Pass:
         step = self._scalars(S)  # from one result of a butterfly to the next
         self.steps = (w.binary("mul", step, M), step)
 
+        is_prime = self.radix > LARGEST_FACTOR
+
         def outer(p: Value, _: list[Value]) -> list[Value]:
-            turns = [] if self.is_last else self._turns(w.binary("mul", p, S))
+            exponent = w.binary("mul", p, S)
+            turns = [] if self.is_last or is_prime else self._turns(exponent)
             rows = w.binary("mul", p, step)
             x = self._moved(X, rows)
             y = self._moved(Y, w.binary("mul", rows, w.int(self.radix)))
 
             def inner(q: Value, _: list[Value]) -> list[Value]:
-                self._butterfly(self._moved(x, self._scalars(q)), turns, self._moved(
-                    y, self._scalars(q)))  # fmt: skip
+                source, target = (self._moved(at, self._scalars(q)) for at in (x, y))
+                if is_prime:
+                    self._of_prime(source, exponent, target)
+                else:
+                    self._butterfly(source, turns, target)
                 return []
 
             self.nest.loop(0, S, 1, [], inner)
@@ -139,6 +150,35 @@ class _Pass:
                 number = self.complex.times(number, turns[u - 1])
             w.store(number[0], at, ring.scalar_bytes)
             w.store(number[1], self._moved(at, Y_GAP), ring.scalar_bytes)
+
+    def _of_prime(self, x: Value, exponent: Value, y: Value) -> None:
+        """A butterfly by loops over its terms; exponent: of the turn of its second result."""
+        w, nest = self.w, self.nest
+        terms = Terms(x, X_GAP, self.steps[0], ROOTS, w.binary("mul", S, M))
+        made = PrimePass(self.numbers, self.complex, self.radix, terms)
+
+        def put(u: Value, number: Parts) -> None:
+            if not self.is_last:
+                at = self._moved(ROOTS, w.binary("shl", w.binary("mul", exponent, u), w.int(1)))
+                root = loaded(w, self.numbers.ring, self.dtype, at, 1)
+                number = self.complex.times(number, self.numbers.splat(root, self.numbers.lanes))
+            made.put_number(self._moved(y, w.binary("mul", self.steps[1], u)), Y_GAP, number)
+
+        def several(count: int) -> Callable[[Value, list[Value]], list[Value]]:
+            def run(first: Value, _: list[Value]) -> list[Value]:
+                for k, (low, high) in enumerate(made.results(first, count)):
+                    u = w.binary("add", first, w.int(k))
+                    put(u, low)
+                    put(w.binary("sub", w.int(self.radix), u), high)
+                return []
+
+            return run
+
+        made.put_number(y, Y_GAP, made.halves())
+        together, half = made.together, made.half
+        whole = half - half % together
+        nest.loop(1, whole + 1, together, [], several(together))
+        nest.loop(whole + 1, half + 1, 1, [], several(1))
 
     def _addresses(self, first: Value, step: Value) -> list[Value]:
         addresses = [first]

@@ -8,6 +8,7 @@ A length is a product of small factors, or it goes through a convolution of such
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
@@ -15,7 +16,10 @@ from msgspec import Struct
 
 from hlo.ir.dtype import DType
 
-LARGEST_FACTOR = 13
+LARGEST_FACTOR = 13  # Of butterflies in registers.
+# The most that the prime factors beyond it may add up to. A number costs as many multiplications as
+# they are, a convolution (Bluestein) two transforms of more than twice the length.
+MOST_OF_PRIMES = 160
 MOST_TWIST_BYTES = 1 << 19  # The most bytes of the twist, which is a constant of the code.
 SMOOTH = (2, 3, 5)  # The factors of a convolution's length.
 
@@ -86,24 +90,39 @@ class Lines(Struct, frozen=True):
         return self.inner if is_smooth(self.inner) else convolution_length(self.inner)
 
 
+@lru_cache(maxsize=1024)
 def factors(n: int) -> tuple[int, ...]:
-    """Factors of at most LARGEST_FACTOR; empty where n has greater ones, or is 1."""
-    found = []
-    for prime in (13, 11, 7, 5, 3):
-        while n % prime == 0:
-            found.append(prime)
-            n //= prime
-    twos = n.bit_length() - 1
-    if n != 1 << twos:
+    """The radices of passes; empty where primes beyond LARGEST_FACTOR are too large together, or
+    where n is 1."""
+    found, n = _divided(n, (13, 11, 7, 5, 3))
+    twos = (n & -n).bit_length() - 1
+    primes, n = _divided(n >> twos, range(LARGEST_FACTOR + 4, MOST_OF_PRIMES + 1, 2))
+    if n > 1 or sum(primes) > MOST_OF_PRIMES:
         return ()
     fours = {0: 0, 1: 2, 2: 1}[twos % 3] if twos > 1 else 0
     eights = (twos - 2 * fours) // 3
     twos -= 2 * fours + 3 * eights
-    return (*[8] * eights, *[4] * fours, *[2] * twos, *found)
+    return (*[8] * eights, *[4] * fours, *[2] * twos, *found, *primes)
+
+
+def _divided(n: int, divisors: Iterable[int]) -> tuple[list[int], int]:
+    """The divisors that divide n, as often as they do, and what is left of it."""
+    found = []
+    for divisor in divisors:
+        while n % divisor == 0:
+            found.append(divisor)
+            n //= divisor
+    return found, n
+
+
+def flops_each(n: int) -> int:
+    """Operations for a number of a line that passes of n transform."""
+    primes = sum(r for r in factors(n) if r > LARGEST_FACTOR)
+    return 5 * max(1, n.bit_length()) + 2 * primes
 
 
 def is_smooth(n: int) -> bool:
-    """Whether passes of small factors transform a length."""
+    """Whether passes transform a length."""
     return n == 1 or bool(factors(n))
 
 

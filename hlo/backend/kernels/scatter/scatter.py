@@ -37,6 +37,8 @@ from hlo.ops.indexing import ScatterAttributes
 
 _PART = 128  # Elements of the innermost window dimension that are worth a unit.
 _MOST_PARTS = 16
+# Single elements of one round of the loop: an element is as little work as the loop around it.
+_TOGETHER = 4
 
 
 def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
@@ -201,6 +203,13 @@ def _joined(loops: list[_Loop]) -> tuple[_Loop, ...]:
     return tuple(result)
 
 
+def _pieces(size: int, lanes: int) -> list[int]:
+    """A short run as vectors of `lanes` and then of powers of two, which are one access each: what
+    a store leaves is on its way to the next load of the same place."""
+    found = [lanes] * (size // lanes)
+    return found + [1 << k for k in range(lanes.bit_length() - 1, -1, -1) if size % lanes >> k & 1]
+
+
 class _Build:
     """The kernel under construction."""
 
@@ -230,10 +239,8 @@ class _Build:
         if form.is_batched:
             self._positions(0, (self.nest.w.int(0), self.nest.w.int(0), ()), None)
             return
-        if not form.window:
-            w = self.nest.w
-            begin, end = BEGIN, END
-            some = w.compare("icmp slt", begin, end)
+        if form.units == 1:
+            some = self.nest.w.compare("icmp slt", BEGIN, END)
             when(self.nest, some, lambda: self._unit(None))
             return
         size, units = form.window[-1].size, form.units
@@ -278,7 +285,17 @@ class _Build:
         if depth == 0 and form.is_batched:
             self.nest.loop(BEGIN, END, 1, [], each)
             return
-        self.nest.loop(0, form.positions[depth], 1, [], each)
+        count = form.positions[depth]
+        is_element = depth == len(form.positions) - 1 and not form.window
+        whole = count - count % _TOGETHER if is_element and form.may_fit else 0
+
+        def several(i: Value, _: list[Value]) -> list[Value]:
+            for k in range(_TOGETHER):
+                each(add(w, i, w.int(k)), [])
+            return []
+
+        self.nest.loop(0, whole, _TOGETHER, [], several)
+        self.nest.loop(whole, count, 1, [], each)
 
     def _in_registers(self, at: tuple[Value, Value, tuple[Value, ...]]) -> None:
         """The innermost loop over positions of single elements, one that was just combined in a
@@ -377,6 +394,12 @@ class _Build:
 
         if not is_last:
             self.nest.loop(0, loop.size, 1, [], each(1))
+            return
+        if span is None and loop.size <= 2 * self.lanes:
+            first = 0
+            for lanes in _pieces(loop.size, self.lanes):
+                each(lanes)(w.int(first), [])
+                first += lanes
             return
         low, high = span or (w.int(0), w.int(loop.size))
         if self.lanes > 1:

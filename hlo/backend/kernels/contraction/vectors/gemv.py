@@ -86,6 +86,8 @@ class Dots(Streaming):
         self.at_once = at_once(c, ring)
         self.chains = chains(c, ring)
         self.cut = dots_cut(c, ring)
+        self.ahead = RowsAhead.of_short(c, ring.target.machine)
+        self.next_column = c.columns[-1].rhs if c.columns else 0
         self.steps = -(-c.n // self.at_once)
         self.size = -(-self.steps // self._blocks(self.steps))
         self.blocks = -(-self.steps // self.size)
@@ -255,6 +257,7 @@ class Dots(Streaming):
         result: list[Parts] = [()] * (len(rows) * len(columns))
         for j, at in enumerate(columns):
             right = read(w, ring, c.rhs.dtype, at, run, ring.lanes, mask)
+            self.ahead.ask(w, [at], k, self.at_once * self.next_column, ring.lanes)
             for r, number in enumerate(left):
                 place = r * len(columns) + j
                 total = tuple(own[place * ring.parts : (place + 1) * ring.parts])

@@ -26,6 +26,7 @@ from hlo.backend.kernels.contraction.vectors.work import vector_work
 
 UNIT_BYTES = 64 << 10  # The least of the matrix that is worth a unit.
 UNITS = 32
+_MANY = 16  # Units of which one more or less for a thread matters little.
 
 
 class Streaming:
@@ -81,7 +82,9 @@ class Streaming:
         """Blocks into which `things` parts of the matrix are shared."""
         c = self.c
         size = c.k * c.n * c.rhs.dtype.item_bytes
-        return max(1, min(things, UNITS, size // UNIT_BYTES))
+        blocks = max(1, min(things, UNITS, size // UNIT_BYTES))
+        # Few blocks are shared out evenly: of nine, one of two threads would have five.
+        return blocks - blocks % 4 if 4 < blocks < _MANY else blocks
 
     def _store(self, row: int, column: Value, sums: Parts, mask: Value | None) -> None:
         w = self.w

@@ -67,3 +67,24 @@ def test_nothing_is_read_behind_the_last_row() -> None:
     lhs, rhs = (np.ones(o.shape.dims, np.float32) for o in instruction.operands)
     got = compiled([lhs, rhs], np.zeros(instruction.shape.dims, np.float32))
     assert (got == 512).all()
+
+
+@pytest.mark.parametrize(("n", "k", "asks"), [
+    (800, 200, True),
+    (30, 200, False),  # stay in the first cache
+    (800, 1000, False),  # long enough for the processor to see where they go
+])  # fmt: skip
+def test_short_rows_by_a_vector_are_asked_for(n: int, k: int, *, asks: bool) -> None:
+    matrix, vector = Shape.array(dt.F32, (n, k)), Shape.array(dt.F32, (k,))
+    dims = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (0,)}
+    instruction = dot(matrix, vector, dt.F32, **dims)
+    target = Target(NAMED["x86-64-v4"])
+    assert bool(fetches(contraction_kernels(instruction, target))) == asks
+
+
+def test_few_units_of_a_vectors_product_are_shared_out_evenly() -> None:
+    """640,000 bytes are nine times what is worth a unit."""
+    matrix, vector = Shape.array(dt.F32, (800, 200)), Shape.array(dt.F32, (200,))
+    dims = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (0,)}
+    made = contraction_kernels(dot(matrix, vector, dt.F32, **dims), Target(NAMED["x86-64-v4"]))
+    assert made.calls[-1].kernel.units == 8

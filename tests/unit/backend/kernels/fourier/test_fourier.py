@@ -7,9 +7,15 @@ import pytest
 from msgspec.structs import replace
 
 import hlo
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.fourier.butterflies import Complex
 from hlo.backend.kernels.fourier.fourier import fourier_kernels
 from hlo.backend.kernels.fourier.plan import convolution_length, factors, roots
+from hlo.backend.kernels.fourier.prime_pass import PrimePass, Terms
+from hlo.backend.kernels.linear_algebra.matrices import Numbers
+from hlo.backend.lanes.nest import Nest
+from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.machine import NAMED
@@ -18,7 +24,8 @@ from tests.support.kernel_runner import TARGET, run
 RNG = np.random.default_rng(11)
 ERROR = {np.float32: 4e-7, np.float64: 2e-15}  # |ours - exact| / |exact|, as pocketfft's
 KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
-LENGTHS = (1, 2, 3, 4, 7, 8, 9, 16, 26, 34, 77, 97, 128, 360)
+S = Value("%s", "i64")
+LENGTHS = (1, 2, 3, 4, 7, 8, 9, 16, 17, 26, 34, 77, 97, 128, 149, 167, 289, 334, 360, 418)
 
 
 def operand(kind: str, dims: tuple[int, ...], real: type) -> np.ndarray:
@@ -110,8 +117,25 @@ def test_factors_multiply_to_the_length() -> None:
     for n in range(2, 400):
         found = factors(n)
         assert not found or np.prod(found) == n
-    assert factors(34) == ()
+    assert factors(34) == (2, 17)
+    assert factors(2 * 73 * 83) == (2, 73, 83)
+    assert factors(2 * 79 * 83) == ()  # as many multiplications as a convolution has, and more
+    assert factors(167) == ()
     assert convolution_length(17) == 36
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_lines_of_large_primes_in_columns_and_rows(kind: str) -> None:
+    assert_transforms(kind, (1, 4 * 43 * 97), 1, np.float32)
+
+
+@pytest.mark.parametrize("machine", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_terms_of_a_large_prime_are_read_once_for_several_sums(machine: str) -> None:
+    """As many as have room in registers."""
+    numbers = Numbers(Nest(Writer(), Target(NAMED[machine])), dt.C64)
+    terms = Terms(*(Value("%x", "ptr"), *(Value("%n", "i64"),) * 2, Value("%r", "ptr"), S))
+    made = PrimePass(numbers, Complex(numbers.w, fused=True), 97, terms)
+    assert made.together == {"x86-64-v4": 4}.get(machine, 2)
 
 
 def test_roots_are_rounded_once() -> None:

@@ -121,6 +121,20 @@ def test_dimension_numbers(shapes: tuple[str, str, str], attributes: str) -> Non
         check(shapes, attributes, "add", ranges)
 
 
+@pytest.mark.parametrize("width", [1, 2, 3, 7, 8, 13, 16, 17, 31, 32, 33])
+@pytest.mark.parametrize("dtype", ["f32", "s16", "f64"])
+def test_short_windows_are_written_out(dtype: str, width: int) -> None:
+    """In vectors of whole accesses; by the call that has the unit alone."""
+    for ranges in (1, 3):
+        check((f"{dtype}[9,{width}]", "s32[31,1]", f"{dtype}[31,{width}]"), ROWS, "add", ranges)
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 8, 11])
+def test_elements_go_several_a_round(count: int) -> None:
+    for ranges in (1, 2):
+        check(("f32[5]", f"s32[{count},1]", f"f32[{count}]"), CELLS, "maximum", ranges)
+
+
 @pytest.mark.parametrize("width", [129, 1000, 2047, 2048])
 def test_every_split_gives_the_same_bits(width: int) -> None:
     shapes = (f"f32[20,{width}]", "s32[30,1]", f"f32[30,{width}]")
