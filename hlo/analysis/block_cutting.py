@@ -25,8 +25,10 @@ from hlo.analysis.blocking import (
     Scope,
     fused_scope,
     inner_members,
+    inside_trip,
     is_memory,
     loop_of,
+    loop_spans,
     number,
     operand_cuts,
     root_span,
@@ -34,7 +36,6 @@ from hlo.analysis.blocking import (
 from hlo.analysis.decisions import with_zeros_of
 from hlo.analysis.leaves import leaves_of
 from hlo.analysis.lookups import cut_attributes
-from hlo.analysis.loop_blocking import inside_trip, loop_spans
 from hlo.analysis.loop_state import element_index, of_any_shape
 from hlo.attributes.slices import SliceDim, slice_dims
 from hlo.ir.computation import Computation

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from hlo.analysis.block import PLACED, WHOLE, Block, Span
 from hlo.analysis.fusibility import is_elementwise
 from hlo.indexing.queries import Steps, own_steps, steps
+from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Ints, Shape
 from hlo.ops.movement import IotaAttributes
@@ -24,14 +25,30 @@ Rule = Callable[[Instruction, Span, Block], "Spans | None"]
 def can_be_cut(instruction: Instruction) -> bool:
     """Whether there is a rule for the opcode."""
     opcode = instruction.opcode
-    return opcode in RULES or opcode == "fusion" or is_elementwise(instruction)
+    is_known = opcode in RULES or opcode in WINDOWS or opcode == "fusion"
+    return is_known or is_elementwise(instruction)
+
+
+def has_windows(computation: Computation) -> bool:
+    """Whether an instruction of a fused computation, or of one inside of it, is of WINDOWS."""
+    waiting = [computation]
+    while waiting:
+        for instruction in waiting.pop().instructions:
+            if instruction.opcode in WINDOWS:
+                return True
+            if instruction.opcode == "fusion":
+                waiting += instruction.called_computations()
+    return False
 
 
 def operand_spans(instruction: Instruction, span: Span, block: Block) -> Spans | None:
     """How each operand is cut; None where there is no such block."""
-    if not can_be_cut(instruction) or (span == PLACED and instruction.opcode not in _PLACING):
+    if not can_be_cut(instruction) or (
+        span == PLACED and instruction.opcode != "dynamic-update-slice"
+    ):
         return None
-    return RULES.get(instruction.opcode, _led)(instruction, span, block)
+    rule = RULES.get(instruction.opcode) or WINDOWS.get(instruction.opcode, _led)
+    return rule(instruction, span, block)
 
 
 def is_whole_array(shape: Shape) -> bool:
@@ -114,7 +131,7 @@ def started(instruction: Instruction, span: Span, block: Block) -> dict[int, int
     """
     if not span or instruction.opcode not in ("dynamic-slice", "dynamic-update-slice"):
         return {}
-    cut = RULES[instruction.opcode](instruction, span, block)
+    cut = WINDOWS[instruction.opcode](instruction, span, block)
     if cut is None or cut[0] == span != PLACED:
         return {}
     own = block.all if span == PLACED else span
@@ -211,13 +228,7 @@ def _contraction(instruction: Instruction, span: Span, block: Block) -> Spans | 
 RULES: dict[str, Rule] = {
     "tuple": _tuple,
     "get-tuple-element": _tuple,
-    "concatenate": _led,
-    "dynamic-slice": _window,
-    "dynamic-update-slice": _update,
-    "pad": _led,
     "reshape": _led,
-    "reverse": _led,
-    "slice": _led,
     "copy": _led,
     "transpose": _led,
     "broadcast": _led,
@@ -228,4 +239,13 @@ RULES: dict[str, Rule] = {
     "dot": _contraction,
     "convolution": _contraction,
 }
-_PLACING = frozenset({"dynamic-update-slice", "tuple", "get-tuple-element"})
+# Of what places elements elsewhere in their rows. Groups of block-fusion are without these: what
+# is read beside them would be left behind.
+WINDOWS: dict[str, Rule] = {
+    "concatenate": _led,
+    "dynamic-slice": _window,
+    "dynamic-update-slice": _update,
+    "pad": _led,
+    "reverse": _led,
+    "slice": _led,
+}

@@ -36,9 +36,8 @@ TILE_SUMS = 1 << 24  # multiply-adds of vectors in a round, some milliseconds
 MATRIX_TILES = 1 << 17  # products of tiles in a round, a millisecond
 WAIT_ROUNDS = 1 << 18  # of a chain, a millisecond
 READ_BYTES = 1 << 26  # read by all threads
-NEAR_BYTES = 1 << 27  # of what lies in caches of their own, read again and again
-# Rounds that bring to a shared cache what lies there: these keep what is read again and again.
-WARM_UP = 3
+NEAR_BYTES = 1 << 27  # of what lies near each of them, again and again
+WARM_UP = 3  # Rounds of what all threads read, the last of which counts: it lies near by then.
 
 
 @once

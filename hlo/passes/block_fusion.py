@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hlo.analysis.block import Block
-from hlo.analysis.block_rules import can_be_cut
+from hlo.analysis.block_rules import can_be_cut, has_windows
 from hlo.analysis.block_size import DEEPEST, longer_dims, summed_dims
 from hlo.analysis.block_sums import is_summed
 from hlo.analysis.large_values import LEAST_SAVED_BYTES, is_large, is_worth_a_look, padded_bytes
@@ -264,6 +264,10 @@ def _may_join(instruction: Instruction, taken: set[Instruction]) -> bool:
     if instruction in taken or "control-predecessors" in instruction.attributes:
         return False
     if is_block_call(instruction):
+        return False
+    if instruction.opcode == "fusion" and any(
+        callee.fact(has_windows) for callee in instruction.called_computations()
+    ):
         return False
     if instruction.opcode == "get-tuple-element":
         return instruction.operands[0].opcode == "fusion"

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from hlo.analysis.block import WHOLE, Block
 from hlo.analysis.block_size import CACHE_BYTES, divisors, longer_dims
 from hlo.analysis.blocked import KIND
-from hlo.analysis.blocking import is_memory
-from hlo.analysis.loop_blocking import Spans, loop_spans
+from hlo.analysis.blocking import Spans, is_memory, loop_spans
 from hlo.analysis.loop_state import counter, element_index, unchanged_elements
 from hlo.analysis.work import NOTHING, Work, applied, taken_bytes, work_of
 from hlo.ir.computation import Computation

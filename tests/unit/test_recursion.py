@@ -145,7 +145,7 @@ ALLOWED = {
     "a call for each group of a pipeline, which its parser bounds by 16": """
         passes.manager.Manager._fixpoint*2 passes.pipeline._named*3 passes.recovery.without
     """,
-    "once: loops that blocks run have no loops in their trips (loop_blocking._is_plain)": """
+    "once: loops that blocks run have no loops in their trips (blocking._is_plain)": """
         analysis.block_cutting._Cutting._last*6 analysis.blocking.Needs.all_cuts*9
     """,
     "a function that runs call later, when what it asks for is there": """

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.analysis.block_cutting import CutBody, Placed, Total
+from hlo.analysis.loop_state import counter
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.named import Named
 from hlo.backend.ir.writer import Value, Writer
@@ -36,6 +37,12 @@ def are_plain(steps: Sequence[Step]) -> bool:
         if not is_branch and not isinstance(step, KernelStep | CopyStep | LoopStep):
             return False
     return True
+
+
+def has_open_loops(steps: Sequence[Step]) -> bool:
+    """Whether some loop's trips are not known before it runs."""
+    loops = (step for step in nested(steps) if isinstance(step, LoopStep))
+    return any(counter(loop.instruction) is None for loop in loops)
 
 
 class BlockSteps:

@@ -41,7 +41,7 @@ from hlo.backend.loops.schedule import Plan
 from hlo.backend.planning.allocations import AllocationKind
 from hlo.backend.planning.block_parts import with_parts
 from hlo.backend.planning.block_sharing import kept_leaves, shared_calls, whole_parameters
-from hlo.backend.planning.block_steps import TABLE, BlockSteps, are_plain
+from hlo.backend.planning.block_steps import TABLE, BlockSteps, are_plain, has_open_loops
 from hlo.backend.planning.block_work import block_weight, block_work
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.implementations import (
@@ -251,6 +251,7 @@ class _BlockLoop:
             work=block_work(program, self.block.count, machine.vector_bytes // 4),
             functions=tuple(own.values()),
             is_glue=True,
+            is_open=any(k.is_open for k in program.kernels) or has_open_loops(program.steps),
         )
 
     @property

@@ -6,7 +6,7 @@ import pytest
 
 from hlo import driver
 from hlo.analysis.block import PLACED, WHOLE, Block
-from hlo.analysis.loop_blocking import loop_spans
+from hlo.analysis.blocking import loop_spans
 from hlo.ir.instruction import Instruction
 
 ROWS = (0,)  # The span of what is cut by rows.

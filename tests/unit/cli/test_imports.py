@@ -126,7 +126,7 @@ OTHERS = {
     "hlo.backend.emitters.integers", "hlo.backend.entry.byte_orders", "hlo.backend.ir.arithmetic",
     "hlo.passes.patterns.windowed_reduction",
 }  # fmt: skip
-MOST_MODULES = 272  # of this package: what it takes to start is about so many times 0.2 ms
+MOST_MODULES = 273  # of this package: what it takes to start is about so many times 0.2 ms
 
 
 def first(file: str, tmp_path: Path) -> set[str]:

@@ -164,36 +164,37 @@ ENTRY main {
 
 
 def test_weights_of_a_loop_are_packed_once() -> None:
+    """Of as many rows as no blocks of rows part."""
     rng = np.random.default_rng(8)
     weights = (rng.standard_normal((256, 256)) / 20).astype(np.float32)
     loop = hlo.parse("""HloModule loop
 body {
-  s = (s32[], f32[40,256], f32[256,256]) parameter(0)
+  s = (s32[], f32[41,256], f32[256,256]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
-  h = f32[40,256] get-tuple-element(s), index=1
+  h = f32[41,256] get-tuple-element(s), index=1
   w = f32[256,256] get-tuple-element(s), index=2
   one = s32[] constant(1)
   j = s32[] add(i, one)
-  p = f32[40,256] dot(h, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}
-  t = f32[40,256] tanh(p)
-  ROOT r = (s32[], f32[40,256], f32[256,256]) tuple(j, t, w)
+  p = f32[41,256] dot(h, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  t = f32[41,256] tanh(p)
+  ROOT r = (s32[], f32[41,256], f32[256,256]) tuple(j, t, w)
 }
 cond {
-  s = (s32[], f32[40,256], f32[256,256]) parameter(0)
+  s = (s32[], f32[41,256], f32[256,256]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   n = s32[] constant(9)
   ROOT c = pred[] compare(i, n), direction=LT
 }
 ENTRY main {
-  h = f32[40,256] parameter(0)
+  h = f32[41,256] parameter(0)
   w = f32[256,256] parameter(1)
   z = s32[] constant(0)
-  s = (s32[], f32[40,256], f32[256,256]) tuple(z, h, w)
-  l = (s32[], f32[40,256], f32[256,256]) while(s), condition=cond, body=body
-  ROOT r = f32[40,256] get-tuple-element(l), index=1
+  s = (s32[], f32[41,256], f32[256,256]) tuple(z, h, w)
+  l = (s32[], f32[41,256], f32[256,256]) while(s), condition=cond, body=body
+  ROOT r = f32[41,256] get-tuple-element(l), index=1
 }
 """)
-    h = rng.standard_normal((40, 256)).astype(np.float32)
+    h = rng.standard_normal((41, 256)).astype(np.float32)
     made = Compilation(with_constant(loop, 1, weights), cache=False)
     assert any(a.prepared for a in made.buffers.allocations)
     assert made.executable(h, weights).tobytes() == hlo.compile(loop)(h, weights).tobytes()
