@@ -30,6 +30,8 @@ from hlo.passes.loop_shrinking import shrink
 
 LEAST_TRIPS = 4
 LEAST_US = 100.0  # Of one thread; a sleeping one takes half of it to wake.
+# Of a block's trip, in which the calls of its kernels take some tenths.
+LEAST_TRIP_US = 0.4
 EXP = 10  # Arithmetic instructions of a transcendental function.
 # Blocks, and rows of one, the first that a batch has: rows that share what they read of weights
 # make a block fast, and many blocks keep many threads busy.
@@ -76,7 +78,7 @@ def _is_own(loop: Instruction) -> bool:
 
 
 def _blocks(loop: Instruction) -> Iterator[Block]:
-    """Ways in which batches of so many rows can be parted."""
+    """Ways in which batches of so many rows can be parted, the best one first."""
     kept = {element_index(e) for e in unchanged_elements(loop.called_computations()[0])}
     shapes = (s for n, s in enumerate(loop.shape.elements) if n not in kept and s.is_array)
     for rows in dict.fromkeys(dims[0] for dims in map(longer_dims, shapes) if dims):
@@ -85,7 +87,6 @@ def _blocks(loop: Instruction) -> Iterator[Block]:
             fitting = [size for size in sizes if size >= least and rows // size >= count]
             if fitting:
                 yield Block((rows,), (fitting[-1],))
-                break
 
 
 def _is_cut(loop: Instruction, spans: Spans) -> bool:
@@ -106,7 +107,9 @@ def _changed(loop: Instruction) -> set[int]:
 
 
 def _pays(loop: Instruction, spans: Spans, block: Block) -> bool:
-    """Whether what a block's trip reads stays in a core's cache, and the whole is worth threads."""
+    """Whether what a block's trip reads stays in a core's cache, and trips are worth their calls
+    and, all together, threads.
+    """
     body, _ = loop.called_computations()
     whole: dict[Instruction, int] = {}
     parted = 0
@@ -127,7 +130,8 @@ def _pays(loop: Instruction, spans: Spans, block: Block) -> bool:
     rates, (rows,), (part,) = COMMON.rates, block.lead, block.sizes
     us = work.flops / rates.contracted_ops + work.transcendentals * EXP / rates.elementwise_ops
     near = shared + parted * part // rows
-    return near <= CACHE_BYTES and us * known.iterations >= LEAST_US
+    is_long = us * known.iterations >= LEAST_US and us * part / rows >= LEAST_TRIP_US
+    return is_long and near <= CACHE_BYTES
 
 
 def _is_shared(operand: Instruction, body: Computation, spans: Spans) -> bool:

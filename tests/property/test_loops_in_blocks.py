@@ -136,6 +136,7 @@ def arguments(rows: int, dtype: str) -> list[np.ndarray]:
 def any_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops are run in blocks however short they are."""
     monkeypatch.setattr(while_loop_blocking, "LEAST_US", 0.0)
+    monkeypatch.setattr(while_loop_blocking, "LEAST_TRIP_US", 0.0)
 
 
 @pytest.mark.usefixtures("any_loop")
