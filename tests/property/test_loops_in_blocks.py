@@ -60,6 +60,16 @@ STEPS = {
 }
 
 
+def counted(state: str, trips: int) -> str:
+    """The condition of a loop whose state begins with what it counts."""
+    return f"""condition {{
+  s = {state} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant({trips})
+  ROOT c = pred[] compare(i, n), direction=LT
+}}"""
+
+
 def program(rows: int, dtype: str, step: str) -> str:
     """for i in 5: h = step(h) + x / 2; ys[i] = h; k = k + 3, of which h takes a part."""
     r, t = rows, dtype
@@ -83,12 +93,7 @@ sum_of {{
   b = {t}[] parameter(1)
   ROOT r = {t}[] add(a, b)
 }}
-condition {{
-  s = {state} parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant(5)
-  ROOT c = pred[] compare(i, n), direction=LT
-}}
+{counted(state, 5)}
 body {{
   s = {state} parameter(0)
   i = s32[] get-tuple-element(s), index=0
@@ -190,12 +195,7 @@ def test_a_text_with_its_block_is_compiled_as_it_says() -> None:
 def test_a_long_loop_in_blocks_can_be_stopped() -> None:
     state = "(s32[], f32[64,12], f32[12,12])"
     module = driver.parse(f"""HloModule m
-condition {{
-  s = {state} parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant(2000000000)
-  ROOT c = pred[] compare(i, n), direction=LT
-}}
+{counted(state, 2000000000)}
 body {{
   s = {state} parameter(0)
   i = s32[] get-tuple-element(s), index=0
