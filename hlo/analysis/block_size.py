@@ -68,7 +68,10 @@ def _block_of(callee: Computation, sizes: tuple[int, ...]) -> Block | None:
     for said in _said_blocks(sizes, roots):
         if needed(roots, said.all, said, members) is not None:
             return said
-    return None if any(map(loop_of, roots)) else best_block(roots, members)
+    if not any(map(loop_of, roots)):
+        return best_block(roots, members)
+    whole = (Block(b.lead, b.lead) for b in _said_blocks((1,), roots))
+    return next((b for b in whole if needed(roots, b.all, b, members) is not None), None)
 
 
 def _said_blocks(sizes: tuple[int, ...], roots: Sequence[Instruction]) -> Iterator[Block]:
