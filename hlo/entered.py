@@ -8,17 +8,23 @@
         from package import rare
         yield
 
-    TABLE.fill_from(_sources())
+    def _source_of(key: str) -> None:
+        match key:
+            case "seldom" | "hardly-ever":
+                from package import rare
 
-A look-up that finds nothing lets the next source run, and looks again: so sources stand in the
-order in which programs need them. Whatever asks for all of it (a loop over the keys, the length)
-lets them all run. Sources run one at a time, and once; what a source imports must not look anything
-up while it is imported, as the thread that runs a source may be waiting for that very import.
+    TABLE.fill_from(_sources(), _source_of)
+
+A look-up that finds nothing lets the source run that is known to have the key, if one is, then the
+next one, and looks again: so sources stand in the order in which programs need them. Whatever asks
+for all of it (a loop over the keys, the length) lets them all run. Sources run one at a time, and
+once; what a source imports must not look anything up while it is imported, as the thread that runs
+a source may be waiting for that very import.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from hlo.once import lock
@@ -33,13 +39,18 @@ class Entered(dict[K, V]):
     def __init__(self) -> None:
         super().__init__()
         self._sources: Iterator[None] = iter(())
+        self._source_of: Callable[[K], None] | None = None
         self._lock = lock()
         # What the source that runs has entered: others see it when its modules are whole.
         self._running: dict[K, V] | None = None
 
-    def fill_from(self, sources: Iterator[None]) -> None:
-        """What enters entries, one source between two yields."""
-        self._sources = sources
+    def fill_from(
+        self, sources: Iterator[None], source_of: Callable[[K], None] | None = None
+    ) -> None:
+        """What enters entries, one source between two yields. source_of: runs the source of a key
+        alone, where it is known.
+        """
+        self._sources, self._source_of = sources, source_of
 
     def enter(self, key: K, value: V) -> None:
         """Put an entry in; nothing is imported to find out that it is new."""
@@ -58,19 +69,28 @@ class Entered(dict[K, V]):
         """Whether there is more than so many entries, with the next source run if need be."""
         with self._lock:
             while super().__len__() == known:
-                self._running = {}
-                is_over = next(self._sources, self) is self
-                entries, self._running = self._running, None
-                self.update(entries)
-                if is_over:
+                if self._ran(lambda: next(self._sources, self)) is self:
                     return False
         return True
+
+    def _ran(self, source: Callable[[], object]) -> object:
+        """What a source returns; its entries are in the table then."""
+        self._running = {}
+        found = source()
+        entries, self._running = self._running, None
+        self.update(entries)
+        return found
 
     def _fill(self) -> None:
         while self._has_more(super().__len__()):
             pass
 
     def __missing__(self, key: K) -> V:
+        source_of = self._source_of
+        if source_of is not None:
+            with self._lock:
+                if not super().__contains__(key):
+                    self._ran(lambda: source_of(key))
         while True:
             known = super().__len__()
             if super().__contains__(key):  # another thread's source may have entered it

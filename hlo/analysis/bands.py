@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from hlo.analysis.score_region import moves_elements
+from hlo.analysis.fusibility import moves_elements
 from hlo.indexing.queries import kept_dims
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType

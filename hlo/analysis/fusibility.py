@@ -29,6 +29,7 @@ CONTRACTIONS = Opcodes(lambda opcode: OPS[opcode].family is KernelFamily.CONTRAC
 _ELEMENTWISE = opcodes(Trait.ELEMENTWISE)
 _FUSIBLE = MOVEMENT | opcodes(Trait.FUSES)
 SCALAR_STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
+_MOVED = opcodes(Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES)
 _CALLS_INSIDE = frozenset({"get-tuple-element", "fusion"})
 
 
@@ -37,6 +38,11 @@ def is_elementwise(instruction: Instruction) -> bool:
     if instruction.opcode in _ELEMENTWISE:
         return True
     return instruction.opcode == "bitcast-convert" and keeps_width(instruction)
+
+
+def moves_elements(instruction: Instruction) -> bool:
+    """Whether each element is one of the operand's, and each of the operand's one or several."""
+    return instruction.opcode in _MOVED or instruction.opcode == "copy"
 
 
 def is_fusible(instruction: Instruction) -> bool:

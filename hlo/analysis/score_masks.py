@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from hlo.analysis.fusibility import is_elementwise
-from hlo.analysis.score_region import Roles, moves_elements, operand_roles
+from hlo.analysis.fusibility import is_elementwise, moves_elements
+from hlo.analysis.score_region import Roles, operand_roles
 from hlo.ir.instruction import Instruction
 
 MOST_BEHIND = 32  # Instructions that a mask which is added is made from.

@@ -15,7 +15,7 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
-from hlo.analysis.fusibility import is_elementwise
+from hlo.analysis.fusibility import is_elementwise, moves_elements
 from hlo.analysis.lookups import is_sum_from_zero, kept_in, lookup_of, walks
 from hlo.indexing.queries import is_at_own_index, result_dims
 from hlo.ir.instruction import Instruction
@@ -24,7 +24,6 @@ from hlo.ops.table import Trait, opcodes
 
 MOST_MEMBERS = 128
 _CUT = opcodes(Trait.CUTS | Trait.PADS)
-_MOVED = opcodes(Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES)
 
 
 class Reach(Enum):
@@ -291,11 +290,6 @@ def _is_dead(user: Instruction) -> bool:
     if user.users or user.computation is None or user is user.computation.root:
         return False
     return moves_elements(user) or is_elementwise(user)
-
-
-def moves_elements(instruction: Instruction) -> bool:
-    """Whether each element is one of the operand's, and each of the operand's one or several."""
-    return instruction.opcode in _MOVED or instruction.opcode == "copy"
 
 
 Found = list[tuple[Instruction, Roles]]

@@ -37,14 +37,13 @@ from hlo.analysis.column_facts import (
     rule_of,
     within_type,
 )
-from hlo.analysis.fusibility import is_elementwise
+from hlo.analysis.fusibility import is_elementwise, moves_elements
 from hlo.analysis.reducers import reducer_of
 from hlo.analysis.score_masks import Mask
 from hlo.analysis.score_region import (
     Region,
     Roles,
     factor_roles,
-    moves_elements,
     operand_roles,
 )
 from hlo.ir.instruction import Instruction

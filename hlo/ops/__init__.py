@@ -82,5 +82,28 @@ def _libraries() -> Iterator[None]:
     yield
 
 
-OPS.fill_from(_families())
+def _family_of(opcode: str) -> None:
+    """The family of an op that few programs have, which need none of the others then."""
+    match opcode:
+        case "dot":
+            from hlo.ops import contraction  # noqa: F401
+        case "gather" | "scatter":
+            from hlo.ops import indexing  # noqa: F401
+        case "convolution":
+            from hlo.ops import convolution  # noqa: F401
+        case "copy":
+            from hlo.ops import copying  # noqa: F401
+        case "rng" | "rng-bit-generator" | "rng-get-and-update-state":
+            from hlo.ops import random  # noqa: F401
+        case "sort" | "topk":
+            from hlo.ops import sorting  # noqa: F401
+        case "reduce-window" | "select-and-scatter":
+            from hlo.ops import windowed_reduction  # noqa: F401
+        case "custom-call":
+            from hlo.ops import custom_call  # noqa: F401
+        case "fft" | "cholesky" | "triangular-solve":
+            from hlo.ops import linear_algebra  # noqa: F401
+
+
+OPS.fill_from(_families(), _family_of)
 TARGETS.fill_from(_libraries())

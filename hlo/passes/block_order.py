@@ -13,7 +13,7 @@ the whole: dots of narrower types are rounded once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from hlo.analysis.decisions import without_zeros
 from hlo.analysis.fusibility import contraction_of
@@ -32,8 +32,7 @@ LEAST_RATIO = 4  # Of the bytes of the largest of the three to those of the oper
 Dims = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ordered:
+class Ordered(Struct, frozen=True, eq=False):
     """Dots whose operands were moved, by what their attributes were; what moves operands, those of
     fusions too; dots that became others, by what makes the same of them, their shapes and
     attributes.

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.analysis.fusibility import is_elementwise
-from hlo.analysis.score_region import moves_elements
+from hlo.analysis.fusibility import is_elementwise, moves_elements
 from hlo.ir.computation import Computation
 from hlo.ir.graph import clone_instruction, post_order
 from hlo.ir.instruction import Instruction

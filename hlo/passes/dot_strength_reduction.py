@@ -39,7 +39,6 @@ from hlo.ir.shape import Ints, Shape
 from hlo.machine import CHOICES
 from hlo.ops.making import make
 from hlo.passes.liveness import replace, replaceable
-from hlo.passes.loop_making import reducer
 from hlo.passes.patterns.matching import is_plain, splat
 
 MOST_DEPTH = 12
@@ -145,6 +144,8 @@ def _sum_of_products(module: Module, dot: Instruction) -> Instruction:
     product = make(dot, "multiply", *factors)
     scalar = Shape.array(wide, ())
     dimensions = tuple(range(dot.shape.rank, whole.rank))
+    from hlo.passes.loop_making import reducer  # few programs have dots so short
+
     adder = reducer(module, dot, "add", scalar)
     start = splat(dot, 0, scalar)
     total = make(dot, "reduce", product, start, dimensions=dimensions, to_apply=adder)

@@ -14,7 +14,6 @@ from collections.abc import Collection
 
 from hlo.analysis.factors import SLICES, sliced_from
 from hlo.analysis.fusibility import CONTRACTIONS, contraction_of, is_output_fusion
-from hlo.analysis.loop_state import element_index
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
@@ -59,6 +58,8 @@ def _slices(maker: Instruction) -> dict[Instruction, int | None]:
     is_plain = all(u.opcode == "get-tuple-element" for u in maker.users)
     if maker.is_root or not is_plain or not all(map(_is_of_parameters, callee.root.operands)):
         return {}
+    from hlo.analysis.loop_state import element_index  # most makers have one result
+
     return {element: element_index(element) for element in maker.users}
 
 

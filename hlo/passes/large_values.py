@@ -6,8 +6,13 @@ there are some.
 
 from __future__ import annotations
 
-from hlo.analysis.fusibility import CONTRACTIONS
-from hlo.analysis.large_values import LEAST_SCORES_BYTES, is_worth_a_look
+from hlo.analysis.fusibility import contraction_of
+from hlo.analysis.large_values import (
+    LEAST_SAVED_BYTES,
+    LEAST_SCORES_BYTES,
+    is_worth_a_look,
+    padded_bytes,
+)
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
@@ -29,16 +34,26 @@ def block_fusion(module: Module) -> bool:
 
 
 def _has_chains(computation: Computation) -> bool:
-    """Whether a large value is made and read here, by two kernels that blocks may join; or there
-    are large ones about a product, whose own factors and sums blocks may order."""
+    """Whether a large value is made and read here, by two kernels that blocks may join, or padded
+    by a convolution that may be a block by itself; or a fusion has a product of scores, which may
+    leave it.
+    """
     large = [i for i in computation.instructions if is_worth_a_look(i)]
     return any(i.users and i.opcode not in ("parameter", "constant") for i in large) or (
-        bool(large) and any(map(_is_product, computation.instructions))
+        bool(large)
+        and any(_is_padded(i) or _has_scores_inside(i) for i in computation.instructions)
     )
 
 
-def _is_product(instruction: Instruction) -> bool:
-    return instruction.opcode in CONTRACTIONS or instruction.get("kind") == "kOutput"
+def _is_padded(instruction: Instruction) -> bool:
+    return padded_bytes(instruction) >= LEAST_SAVED_BYTES
+
+
+def _has_scores_inside(fusion: Instruction) -> bool:
+    dot = contraction_of(fusion) if fusion.get("kind") == "kOutput" else None
+    if dot is None:
+        return False
+    return max(v.shape.size_bytes for v in (dot, *dot.operands)) >= LEAST_SCORES_BYTES
 
 
 def concatenate_parting(module: Module) -> bool:

@@ -76,8 +76,8 @@ class Manager(Struct):
         tell(f"pass {step.name}", len(self.runs))
         before = self._size(module)
         start = time.perf_counter()
-        needs = NEEDS.get(step.name)
-        is_needed = needs is None or not needs.isdisjoint(self._opcodes(module))
+        needs = NEEDS.get(step.name, ())
+        is_needed = not any(needed.isdisjoint(self._opcodes(module)) for needed in needs)
         changed = is_needed and CATALOGUE[step.name](module, **dict(step.options))
         seconds = time.perf_counter() - start
         if changed:

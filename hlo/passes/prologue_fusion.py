@@ -13,7 +13,6 @@ from __future__ import annotations
 from hlo.analysis.decisions import decisions_of
 from hlo.analysis.factors import prologue_of
 from hlo.analysis.fusibility import contraction_of
-from hlo.analysis.prologue_costs import Prologue, is_cheaper
 from hlo.ir.graph import computed_from
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
@@ -52,6 +51,8 @@ def _is_cheaper(maker: Instruction) -> bool:
     arrays = prologue_of(factor)
     if arrays is None:
         return False
+    from hlo.analysis.prologue_costs import Prologue, is_cheaper  # few factors are computed so
+
     members = [m for m in computed_from(factor) if m not in arrays]
     return is_cheaper(Prologue(factor, members, arrays), products)
 

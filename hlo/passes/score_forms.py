@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 
+from hlo.analysis.fusibility import moves_elements
 from hlo.analysis.lookups import is_sum_from_zero, kept_in, lookup_of, walks
 from hlo.analysis.reducers import reducer_of
-from hlo.analysis.score_region import Region, moves_elements
+from hlo.analysis.score_region import Region
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32, DType
 from hlo.ir.graph import post_order

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hlo.analysis.fusibility import moves_elements
 from hlo.analysis.large_values import LEAST_SCORES_BYTES
 from hlo.analysis.lookups import kept_in
 from hlo.analysis.score_region import (
@@ -21,7 +22,6 @@ from hlo.analysis.score_region import (
     Reach,
     Region,
     Roles,
-    moves_elements,
     region_around,
 )
 from hlo.ir.computation import Computation

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hlo.analysis.block_size import divisors
-from hlo.analysis.fusibility import is_scalar_constant
+from hlo.analysis.fusibility import is_scalar_constant, moves_elements
 from hlo.analysis.large_values import LEAST_SCORES_BYTES
 from hlo.analysis.lookups import cut_attributes, kept_in
 from hlo.analysis.reducers import reducer_of
@@ -29,7 +29,6 @@ from hlo.analysis.score_region import (
     Region,
     Roles,
     factor_roles,
-    moves_elements,
     operand_roles,
     region_around,
 )

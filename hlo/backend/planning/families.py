@@ -49,12 +49,7 @@ def kernel_makers(
 
             return (wide_scatter_kernels, scatter_kernel)
         case KernelFamily.WINDOW:
-            from hlo.backend.kernels.scan import scan_kernel
-            from hlo.backend.kernels.scatter.select_scatter import select_and_scatter_kernel
-            from hlo.backend.kernels.scatter.wide import wide_select_and_scatter_kernels
-
-            wide = wide_select_and_scatter_kernels
-            return (scan_kernel, wide, select_and_scatter_kernel, *_fused())
+            return (*_windows(instruction), *_fused())
         case kind if makers := _of_matrices_or_call(kind):
             return makers
         case KernelFamily.FOURIER:
@@ -109,6 +104,17 @@ def _sorting(instruction: Instruction) -> tuple[KernelMaker, ...]:
     from hlo.backend.kernels.sorting.sort import sort_kernel
 
     return (long_row_kernels, sort_kernel)
+
+
+def _windows(instruction: Instruction) -> tuple[KernelMaker, ...]:
+    if instruction.opcode == "reduce-window":
+        from hlo.backend.kernels.scan import scan_kernel
+
+        return (scan_kernel,)
+    from hlo.backend.kernels.scatter.select_scatter import select_and_scatter_kernel
+    from hlo.backend.kernels.scatter.wide import wide_select_and_scatter_kernels
+
+    return (wide_select_and_scatter_kernels, select_and_scatter_kernel)
 
 
 def _fused() -> tuple[KernelMaker, ...]:

@@ -27,7 +27,8 @@ from hlo.backend.kernels.contraction.problem.nests import DEPTH, SUMS, cached
 from hlo.backend.kernels.contraction.problem.result import Result
 from hlo.backend.kernels.contraction.problem.ring import Ring, partial_type, ring_of
 from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK
-from hlo.backend.kernels.contraction.products.split import parts_schedule, parts_sums, sum_kernel
+from hlo.backend.kernels.contraction.products.parts_nest import parts_schedule
+from hlo.backend.kernels.contraction.products.split import parts_sums, sum_kernel
 from hlo.backend.kernels.contraction.vectors.gemv import Axpys, Dots
 from hlo.backend.kernels.contraction.vectors.matrix_ahead import RowsAhead
 from hlo.backend.kernels.contraction.vectors.plan import vector_sums

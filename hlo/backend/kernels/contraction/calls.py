@@ -13,15 +13,11 @@ from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Kernel, KernelCall
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.convolutions.look import told_again_kernel, untold_kernel
 from hlo.backend.kernels.contraction.problem.axes import Contraction
 from hlo.backend.kernels.contraction.problem.beginnings import start_buffers
 from hlo.backend.kernels.contraction.problem.work import copy_work
-from hlo.backend.kernels.contraction.products.zero_look import looks_of
-from hlo.backend.kernels.contraction.words.subnormal_look import subnormal_kernel
 from hlo.backend.loops.schedule import LoopSchedule, Plan
 
-TOLD_BYTES = 1  # Bytes of what a look answers (convolutions/look.py).
 Made = Callable[[], LoopSchedule | Plan]
 
 
@@ -60,6 +56,9 @@ class Calls:
         before: int | None = None,
     ) -> int:
         """A byte that says whether factors have subnormal numbers, or others had (before)."""
+        # Of bf16 on some machines alone.
+        from hlo.backend.kernels.contraction.words.subnormal_look import subnormal_kernel
+
         looks = ((subnormal_kernel(c, side), side, "subnormal numbers") for side, _ in factors)
         return self._told(c, looks, is_early=is_early, before=before)
 
@@ -67,6 +66,9 @@ class Calls:
         """A byte that says whether factors are not zero where bands say so, or what is not finite
         would meet such zeros.
         """
+        # Only programs with triangles or bands have such zeros.
+        from hlo.backend.kernels.contraction.products.zero_look import looks_of
+
         return self._told(c, looks_of(c))
 
     def _told(
@@ -78,6 +80,12 @@ class Calls:
         before: int | None = None,
     ) -> int:
         """looks: kernels, the factors that they look at, and what for."""
+        from hlo.backend.kernels.contraction.told import (
+            TOLD_BYTES,
+            told_again_kernel,
+            untold_kernel,
+        )
+
         told, first = self.next_place, len(self.calls)
         self.temporaries.append(TOLD_BYTES)
         if before is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from hlo.analysis.decisions import decisions_of
 from hlo.analysis.fusibility import contraction_of
 from hlo.analysis.matrix_pairs import pair_of
 from hlo.backend.ir.kernel import (
@@ -18,9 +19,8 @@ from hlo.backend.ir.kernel import (
     KnownLeaves,
 )
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.convolutions.form import Form
-from hlo.backend.kernels.contraction.convolutions.words import held_in_words
 from hlo.backend.kernels.contraction.problem.axes import (
+    Bands,
     dot_contraction,
     result_bands,
 )
@@ -31,9 +31,7 @@ from hlo.backend.kernels.contraction.problem.buffer_numbers import (
     placed,
 )
 from hlo.backend.kernels.contraction.problem.result import Epilogue
-from hlo.backend.kernels.contraction.products.zero_look import bands_of_zeros
 from hlo.backend.kernels.contraction.sequence import ContractionSequence
-from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 
 
@@ -61,31 +59,22 @@ def contraction_kernels(
         buffers = replace(buffers, rhs=buffers.lhs)
     if instruction.opcode == "convolution":
         # Most programs with products have no convolutions, and start without these.
-        from hlo.backend.kernels.contraction.direct.direct import direct_kernels
+        from hlo.backend.kernels.contraction.convolutions.kernels import convolution_kernels
 
-        if (direct := direct_kernels(instruction, target, epilogue, buffers)) is not None:
-            return direct
-    sequence = ContractionSequence(target, epilogue, buffers, known)
-    met: tuple[int, ...] = ()
-    if instruction.opcode == "dot":
-        c = placed(dot_contraction(instruction), buffers)
-        live = result_bands(instruction, epilogue.live) if epilogue else c.bands
-        c = replace(c, bands=live, zeros=bands_of_zeros(instruction))
-    else:
-        contraction, *arrays = held_in_words(instruction, target)
-        c = placed(contraction, buffers)
-        if any(a.padded for a in arrays) and min(c.batches, c.m, c.n, c.k) > 0:
-            c = sequence.copied(instruction, c, arrays)
-            zeros = [any(d.has_zeros for d in a.padded) for a in arrays]
-            places = (buffers.lhs.buffer, buffers.rhs.buffer)
-            met = tuple(  # by the other one's elements, if these may be infinite or NaN
-                side for side in (0, 1) if zeros[1 - side] and places[side] not in known.finite
-            )
-    if not met or not instruction.shape.dtype.component.is_float:
-        return sequence.finished(c)
-    if epilogue is not None:  # the results before it, which alone tell, are nowhere
-        raise HloError("unsupported", "convolution: padded, with an epilogue", instruction.span)
-    return sequence.repaired(c, Form.of(instruction, target), met)
+        return convolution_kernels(instruction, target, epilogue, buffers, known)
+    c = placed(dot_contraction(instruction), buffers)
+    live = result_bands(instruction, epilogue.live) if epilogue else c.bands
+    c = replace(c, bands=live, zeros=_zeros_of(instruction))
+    return ContractionSequence(target, epilogue, buffers, known).finished(c)
+
+
+def _zeros_of(dot: Instruction) -> Bands:
+    """Where the text says that factors are not zero, by the contraction's axes."""
+    if not decisions_of(dot).zeros:
+        return Bands()
+    from hlo.backend.kernels.contraction.products.zero_look import bands_of_zeros
+
+    return bands_of_zeros(dot)
 
 
 def _fused_kernels(

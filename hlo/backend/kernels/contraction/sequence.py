@@ -1,49 +1,29 @@
 """A contraction's kernels in sequence: what multiplies its factors, after what makes them ready.
 
 Contraction, of a dot or convolution (contraction.py) --ContractionSequence--> KernelSequence
+
+What some contractions need alone, as words or matrix units, is imported where one of them is met:
+most programs start without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import (
-    KernelCall,
     KernelSequence,
     KnownLeaves,
     Sums,
 )
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.calls import TOLD_BYTES
-from hlo.backend.kernels.contraction.computed_columns import packs_computed
-from hlo.backend.kernels.contraction.convolutions.convolution import Base
-from hlo.backend.kernels.contraction.convolutions.form import Form
-from hlo.backend.kernels.contraction.convolutions.look import (
-    look_kernel,
-    noting,
-    reads_factors_first,
-    reads_results_alone,
-    untold_kernel,
-)
-from hlo.backend.kernels.contraction.convolutions.padding import padding_kernel
-from hlo.backend.kernels.contraction.convolutions.repair import repair_kernel
+from hlo.backend.kernels.contraction import shown
 from hlo.backend.kernels.contraction.factor_calls import FactorCalls
-from hlo.backend.kernels.contraction.matrix_units.amx import TilePlan, tile_plan
-from hlo.backend.kernels.contraction.matrix_units.nest import tile_packing_schedule, tile_schedule
-from hlo.backend.kernels.contraction.matrix_units.packing import tile_packing_kernel
-from hlo.backend.kernels.contraction.matrix_units.product import AmxProduct
 from hlo.backend.kernels.contraction.packing.form import Packing
-from hlo.backend.kernels.contraction.packing.nest import packing_schedule
 from hlo.backend.kernels.contraction.packing.panels import packing_kernel
-from hlo.backend.kernels.contraction.prepared import (
-    PreparedPanels,
-    PreparedTiles,
-    PreparedZeros,
-    is_prepared,
-)
 from hlo.backend.kernels.contraction.problem.axes import (
     Axes,
     Contraction,
@@ -57,16 +37,15 @@ from hlo.backend.kernels.contraction.problem.buffer_numbers import (
 )
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import Ring, ring_of
+from hlo.backend.kernels.contraction.problem.tiles import tiles_of
 from hlo.backend.kernels.contraction.problem.work import reach
 from hlo.backend.kernels.contraction.products.form import read_in_memory
-from hlo.backend.kernels.contraction.products.gates import gated_plan
 from hlo.backend.kernels.contraction.products.mirror import (
     MIRRORED,
     UPPER,
     mirror_kernel,
     upper_half,
 )
-from hlo.backend.kernels.contraction.products.nest import product_schedule
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.planning import (
     packed_ahead,
@@ -76,19 +55,16 @@ from hlo.backend.kernels.contraction.products.planning import (
 from hlo.backend.kernels.contraction.products.product import product_kernel
 from hlo.backend.kernels.contraction.products.rows_before import with_rows_before
 from hlo.backend.kernels.contraction.products.split import (
-    parts_schedule,
     parts_sums,
     split_depth,
     split_stream,
     sum_kernel,
 )
 from hlo.backend.kernels.contraction.products.windows import in_runs
-from hlo.backend.kernels.contraction.products.zero_look import limited
-from hlo.backend.kernels.contraction.vectors.gemv import Axpys, Dots, streamed
-from hlo.backend.kernels.contraction.vectors.nest import vector_schedule
 from hlo.backend.kernels.contraction.vectors.plan import (
     is_converted_alone,
     is_turned,
+    streams,
     vector_sums,
 )
 from hlo.backend.kernels.contraction.vectors.turning import (
@@ -97,30 +73,22 @@ from hlo.backend.kernels.contraction.vectors.turning import (
     on_rows,
     rows_as_numbers,
 )
-from hlo.backend.kernels.contraction.vectors.word_dots import WordDots, dots_of_words
-from hlo.backend.kernels.contraction.vectors.word_nest import (
-    word_stream_schedule,
+from hlo.backend.kernels.contraction.vectors.word_plan import (
+    dots_of_words,
     word_stream_sums,
+    words_streamed,
 )
-from hlo.backend.kernels.contraction.vectors.word_stream import WordStream, words_streamed
 from hlo.backend.kernels.contraction.words.words import Worded, in_words
-from hlo.backend.kernels.contraction.words.zeros import (
-    WORD_BYTES,
-    without_zeros,
-    zero_word_kernel,
-    zeros_bytes,
-    zeros_contraction,
-)
 from hlo.backend.loops.schedule import Plan
 from hlo.ir import dtype as dt
-from hlo.ir.instruction import Instruction
 
-_LOOK = "look: whether zeros beside the base met what is not finite"
-_REPAIR = "repair: products where they did, with the zeros left out"
+if TYPE_CHECKING:  # of some contractions alone
+    from hlo.backend.kernels.contraction.matrix_units.amx import TilePlan
+    from hlo.backend.kernels.contraction.vectors.gemv import Axpys, Dots
 
 
 class ContractionSequence(FactorCalls):
-    """Made by `finished`, or by `repaired` where zeros beside a base may have met infinities."""
+    """Made by `finished`."""
 
     def __init__(
         self, target: Target, epilogue: Epilogue | None, buffers: BufferNumbers, known: KnownLeaves
@@ -133,20 +101,6 @@ class ContractionSequence(FactorCalls):
         self.looking: dict[str, int] = {}
         self.sums: Sums | None = None
 
-    def copied(
-        self, instruction: Instruction, c: Contraction, arrays: Sequence[Base]
-    ) -> Contraction:
-        """Kernels that put a convolution's factors between zeros, and it on those."""
-        factors = [c.lhs, c.rhs]
-        for n, (array, operand) in enumerate(zip(arrays, instruction.operands, strict=True)):
-            if array.padded:
-                source = operand.shape.dtype
-                kernel = padding_kernel(array.padded, source, array.dtype, self.target)
-                shown = partial(Plan, ("padded: between zeros",))
-                place = self.add_before(kernel, factors[n].buffer, array.size_bytes, shown)
-                factors[n] = replace(factors[n], buffer=place)
-        return replace(c, lhs=factors[0], rhs=factors[1])
-
     def finished(self, contraction: Contraction) -> KernelSequence:
         """Packing kernels, then the product. Nothing at all for an empty result."""
         ring = ring_of(contraction.out, self.target)
@@ -158,6 +112,8 @@ class ContractionSequence(FactorCalls):
         results = range(c.out_buffer, c.out_buffer + 1 + further)
         others = (*results, *(self.epilogue.others if self.epilogue else ()))
         if self.epilogue and self.epilogue.gates > 1:
+            from hlo.backend.kernels.contraction.products.gates import gated_plan
+
             plan = gated_plan(c, ring, self.epilogue.gates)
             self.sums = plan.sums
             self._product(plan, self.epilogue, *others)
@@ -172,9 +128,9 @@ class ContractionSequence(FactorCalls):
             c = on_rows(c, packing, self._apart(packing, c, "lhs"))
         if not is_tiled and (split := split_stream(c, ring, self.next_place)) is not None:
             self._add_parts(c, ring, split, others)
-        elif not is_tiled and (stream := streamed(c, ring, self.epilogue)) is not None:
-            self.sums = vector_sums(stream.c, ring)
-            self._stream(stream, c.lhs.buffer, c.rhs.buffer, *others)
+        elif not is_tiled and streams(c, ring):
+            self.sums = vector_sums(c, ring)
+            self._stream(c, ring, self.epilogue, *others)
         else:
             self._add_blocked(c, ring, others)
         return self._made()
@@ -183,10 +139,10 @@ class ContractionSequence(FactorCalls):
         """A product of blocks of rows and columns, by what multiplies them best; the columns may be
         computed where they are packed as numbers of the ring.
         """
-        tiles, worded = tile_plan(c, ring), self._in_words(c, ring)
+        tiles, worded = self._tiles(c, ring), self._in_words(c, ring)
         if c.rhs.prologue is not None and not self._reads_computed(c, ring, worded):
             c = self.in_memory(c, "rhs")
-            tiles, worded = tile_plan(c, ring), self._in_words(c, ring)
+            tiles, worded = self._tiles(c, ring), self._in_words(c, ring)
         if tiles is not None:
             self._unless_subnormal(
                 c, ring, others, partial(self._add_tiles, tiles, others), ("lhs", "rhs")
@@ -198,13 +154,23 @@ class ContractionSequence(FactorCalls):
         else:
             self._add_product(c, ring, others)
 
+    def _tiles(self, c: Contraction, ring: Ring) -> TilePlan | None:
+        """The product on matrix units, if they serve."""
+        if tiles_of(c, ring) is None:
+            return None
+        from hlo.backend.kernels.contraction.matrix_units.amx import tile_plan
+
+        return tile_plan(c, ring)
+
     def _in_words(self, c: Contraction, ring: Ring) -> Worded | None:
         """The product on words, if they serve."""
         return in_words(c, ring, self.early, (*self.known.leaves, *self.prepared))
 
     def _reads_computed(self, c: Contraction, ring: Ring, worded: Worded | None) -> bool:
         """Whether columns are computed where they are packed, as the ring's numbers or as words."""
-        if worded is None or tile_plan(c, ring) is not None:
+        if worded is None or self._tiles(c, ring) is not None:
+            from hlo.backend.kernels.contraction.computed_columns import packs_computed
+
             return packs_computed(c, ring)
         return worded.rhs.is_joined
 
@@ -233,19 +199,24 @@ class ContractionSequence(FactorCalls):
 
     def _add_tiles(self, tiles: TilePlan, others: tuple[int, ...]) -> None:
         """The product on matrix units, after what packs its columns."""
+        from hlo.backend.kernels.contraction.matrix_units.packing import tile_packing_kernel
+        from hlo.backend.kernels.contraction.matrix_units.product import AmxProduct
+
         self.sums = tiles.sums
         source = tiles.c.rhs.buffer
         if self.is_known(source):
+            from hlo.backend.kernels.contraction.prepared import PreparedTiles
+
             blocks = self.prepare(PreparedTiles(tiles), source, tiles.rhs_bytes)
         else:
-            packed = partial(tile_packing_schedule, tiles)
+            packed = partial(shown.tile_packing, tiles)
             kernel = tile_packing_kernel(tiles, looks="rhs" in self.looking)
             starts = (*start_buffers([tiles.c.rhs]), *self._byte("rhs"))
             blocks = self.add_before(kernel, source, tiles.rhs_bytes, packed, starts)
         product = AmxProduct(tiles, self.epilogue, looks="lhs" in self.looking)
-        shown = partial(tile_schedule, product)
+        made = partial(shown.tiles, product)
         starts = (*start_buffers([tiles.c.lhs]), *self._byte("lhs"))
-        self.call(product.kernel(), shown, tiles.c.lhs.buffer, blocks, *others, *starts)
+        self.call(product.kernel(), made, tiles.c.lhs.buffer, blocks, *others, *starts)
 
     def _add_words(self, worded: Worded, others: tuple[int, ...]) -> None:
         """The product on words, after what makes them."""
@@ -254,6 +225,8 @@ class ContractionSequence(FactorCalls):
             place = self.in_words(words, side)
             c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
         if worded.lhs.is_moved:
+            from hlo.backend.kernels.contraction.words.zeros import without_zeros
+
             result, *rest = others
             zeros = self._zeros(c, worded.ring)
             self.epilogue = without_zeros(c, worded.ring, zeros, self.epilogue)
@@ -262,7 +235,16 @@ class ContractionSequence(FactorCalls):
 
     def _zeros(self, c: Contraction, ring: Ring) -> int:
         """Where what rows of zeros give lies. c: of words."""
+        from hlo.backend.kernels.contraction.words.zeros import (
+            WORD_BYTES,
+            zero_word_kernel,
+            zeros_bytes,
+            zeros_contraction,
+        )
+
         if self.is_known(c.rhs.buffer):
+            from hlo.backend.kernels.contraction.prepared import PreparedZeros
+
             row = zeros_contraction(c, c.lhs.buffer)
             assert ring.dot is not None, "of words"
             return self.prepare(PreparedZeros(row, ring.dot), c.rhs.buffer, zeros_bytes(c))
@@ -324,57 +306,47 @@ class ContractionSequence(FactorCalls):
             return False
         if (worded := dots_of_words(c, ring)) is not None:
             self.sums = vector_sums(worded.contraction, worded.ring)
+            from hlo.backend.kernels.contraction.vectors.word_dots import WordDots
+
             left = self.in_words(worded.lhs, "lhs")
-            self._stream(WordDots(worded, self.epilogue), left, right, *others)
+            self._call_stream(WordDots(worded, self.epilogue), left, right, *others)
             return True
         if (found := words_streamed(c, ring)) is None:
             return False
         told = None
         if self.target.mode == "strict" and c.rhs.dtype is dt.BF16:
             told = self.told(c, [("lhs", left)])
+        from hlo.backend.kernels.contraction.vectors.word_stream import WordStream
+
         stream = WordStream(found, self.epilogue, looks=told is not None)
         left, starts = self.in_words(found.lhs, "lhs"), start_buffers((stream.c.lhs, c.rhs))
         byte = () if told is None else (told,)
-        shown = partial(word_stream_schedule, stream)
-        self.call(stream.kernel(), shown, left, right, *others, *starts, *byte)
+        made = partial(shown.word_stream, stream)
+        self.call(stream.kernel(), made, left, right, *others, *starts, *byte)
         self.sums = word_stream_sums(stream.c)
         if told is not None:
             self._once_more(c, ring, others, told)
         return True
 
-    def repaired(self, c: Contraction, form: Form, met: tuple[int, ...]) -> KernelSequence:
-        """The product, and what is done where zeros met factors that are not finite."""
-        factors, told = (self.buffers.lhs.buffer, self.buffers.rhs.buffer), self.next_place
-        self.temporaries.append(TOLD_BYTES)
-        look = KernelCall(look_kernel(form, met), (*factors, told))
-        repair = KernelCall(repair_kernel(form), (*factors, self.buffers.result), when=told)
-        if reads_factors_first(form, met):
-            further: tuple[KernelCall, ...] = (look, repair)
-        else:
-            self.call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
-            self.epilogue = noting(form.ring, form.dtype, told)
-            alone = reads_results_alone(form, met)
-            # What is rare may be slow.
-            look = replace(look, kernel=replace(look.kernel, is_glue=True), when=told)
-            further = (repair,) if alone else (look, repair)
-        self.target.shown(look.kernel, partial(Plan, (_LOOK,)))
-        self.target.shown(repair.kernel, partial(Plan, (_REPAIR,)))
-        made = self.finished(c)
-        return replace(made, calls=(*made.calls, *further))
-
-    def _stream(self, stream: Dots | Axpys, *places: int) -> None:
+    def _stream(self, c: Contraction, ring: Ring, epilogue: Epilogue | None, *others: int) -> None:
         """A product of few rows, which reads the other factor once."""
+        from hlo.backend.kernels.contraction.vectors.gemv import streamed
+
+        stream = streamed(c, ring, epilogue)
+        self._call_stream(stream, c.lhs.buffer, c.rhs.buffer, *others)
+
+    def _call_stream(self, stream: Dots | Axpys, *places: int) -> None:
         starts = start_buffers((stream.c.lhs, stream.c.rhs))
-        self.call(stream.kernel(), partial(vector_schedule, stream), *places, *starts)
+        self.call(stream.kernel(), partial(shown.vectors, stream), *places, *starts)
 
     def _product(self, plan: ProductPlan, epilogue: Epilogue | None, *others: int) -> None:
         """The blocked product, after what packs its factors before it."""
         factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
-        shown = partial(product_schedule, plan, epilogue)
+        made = partial(shown.product, plan, epilogue)
         starts = start_buffers(read_in_memory(plan))
         byte = () if plan.rhs is Reading.PACKED else self._byte("rhs")
         kernel = product_kernel(plan, epilogue, looks=bool(byte))
-        self.call(kernel, shown, *factors, *others, *starts, *byte)
+        self.call(kernel, made, *factors, *others, *starts, *byte)
 
     def _byte(self, side: str) -> tuple[int, ...]:
         """The byte that is told of subnormal numbers, of a factor that is looked at while it is
@@ -388,12 +360,19 @@ class ContractionSequence(FactorCalls):
         plan = with_rows_before(plan)
         for side in ("lhs", "rhs"):
             factor: Operand = getattr(plan.contraction, side)
-            is_prepared_here = self.is_known(factor.buffer) and is_prepared(factor.dtype, plan.ring)
-            if is_prepared_here or factor.buffer in self.early:
+            if self._is_prepared(factor, plan.ring) or factor.buffer in self.early:
                 plan = packed_ahead(plan, side)
         if self._is_converted_once(plan.contraction, plan.ring):
             plan = replace(plan, rhs=Reading.PACKED)
         return plan
+
+    def _is_prepared(self, factor: Operand, ring: Ring) -> bool:
+        """Whether a factor's numbers become the ring's when the program is compiled."""
+        if not self.is_known(factor.buffer):
+            return False
+        from hlo.backend.kernels.contraction.prepared import is_prepared
+
+        return is_prepared(factor.dtype, ring)
 
     def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """The blocked product; of a long depth in parts."""
@@ -412,7 +391,7 @@ class ContractionSequence(FactorCalls):
             return
         self.sums = plan.sums
         self.stores_once = not plan.columns.overlaps
-        if (fewer := limited(plan)) is None:
+        if (fewer := _limited(plan)) is None:
             self._product(self._with_prepared(plan), self.epilogue, *others)
             return
         told = self.told_of_zeros(fewer.contraction)
@@ -430,14 +409,14 @@ class ContractionSequence(FactorCalls):
         place = self.next_place
         self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
         is_tiled = self._is_converted_once(parted, ring)
-        if not is_tiled and (stream := streamed(parted, ring)) is not None:
-            self.sums = parts_sums(vector_sums(stream.c, ring), parts)
-            self._stream(stream, c.lhs.buffer, c.rhs.buffer, place)
+        if not is_tiled and streams(parted, ring):
+            self.sums = parts_sums(vector_sums(parted, ring), parts)
+            self._stream(parted, ring, None, place)
         else:
             plan = planned(parted, ring)
             self.sums = parts_sums(plan.sums, parts)
             self._product(self._with_prepared(plan), None, place)
-        joined = partial(parts_schedule, c, ring, parts, self.epilogue)
+        joined = partial(shown.parts, c, ring, parts, self.epilogue)
         self.call(sum_kernel(c, ring, parts, self.epilogue), joined, place, *others)
 
     def _packed(self, plan: ProductPlan, side: str) -> int:
@@ -453,11 +432,22 @@ class ContractionSequence(FactorCalls):
         operand: Operand = getattr(c, side)
         batch: Axes = tuple(a for a in c.batch if getattr(a, side))
         size_bytes = extent(batch) * packing.size_bytes
-        if self.is_known(operand.buffer) and is_prepared(operand.dtype, packing.ring):
+        if self._is_prepared(operand, packing.ring):
+            from hlo.backend.kernels.contraction.prepared import PreparedPanels
+
             strides = tuple((a.size, getattr(a, side)) for a in batch)
             step = PreparedPanels(packing, strides, operand.offset)
             return self.prepare(step, operand.buffer, size_bytes)
         starts, byte = start_buffers([operand]), self._byte(side)
         kernel = packing_kernel(packing, batch, operand, side, looks=bool(byte))
-        shown = partial(packing_schedule, packing, batch, side, operand.read_from)
-        return self.add_before(kernel, operand.buffer, size_bytes, shown, (*starts, *byte))
+        made = partial(shown.packing, packing, batch, side, operand.read_from)
+        return self.add_before(kernel, operand.buffer, size_bytes, made, (*starts, *byte))
+
+
+def _limited(plan: ProductPlan) -> ProductPlan | None:
+    """The plan without the depths at which the text says that factors are zero, where that pays."""
+    if not plan.contraction.zeros.has_depths:
+        return None
+    from hlo.backend.kernels.contraction.products.zero_look import limited
+
+    return limited(plan)

@@ -18,7 +18,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.attributes.window import WindowDim
-from hlo.backend.kernels.contraction.convolutions.padding import PaddedDim
 from hlo.backend.kernels.contraction.problem.axes import Axis, Contraction, Operand
 from hlo.errors import HloError
 from hlo.indexing.affine import row_major_strides
@@ -35,6 +34,24 @@ AS_THEY_ARE: Mapping[DType, DType] = {}
 NUMBERS: Mapping[DType, DType] = {dt.BF16: dt.F32, dt.F16: dt.F32}
 PAIRS: Mapping[DType, DType] = dict.fromkeys((dt.S8, dt.U8, dt.S4, dt.U4), dt.S16)
 FAR_LARGER = 2  # A window that is so many times as large as the base changes roles with it.
+
+
+class PaddedDim(Struct, frozen=True):
+    """size positions made of `source` elements, `base` apart, the first at position `low`."""
+
+    size: int
+    source: int
+    low: int = 0
+    base: int = 1
+
+    @property
+    def is_plain(self) -> bool:
+        return (self.size, self.low, self.base) == (self.source, 0, 1)
+
+    @property
+    def has_zeros(self) -> bool:
+        """Whether it is more than a part of the source."""
+        return self.base > 1 or self.low > 0 or self.size - self.low > self.source
 
 
 class Base(Struct, frozen=True):

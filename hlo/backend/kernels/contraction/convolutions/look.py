@@ -64,21 +64,6 @@ def noting(ring: Ring, dtype: DType, told: int) -> Epilogue:
     return Epilogue(dtype, apply, others=(told,))
 
 
-def untold_kernel() -> Kernel:
-    """buffers: the byte, which becomes 0."""
-    w = Writer()
-    w.store(w.int(0, "i8"), w.buffer_address(0), 1)
-    return Kernel(w.kernel_function(), 1)
-
-
-def told_again_kernel() -> Kernel:
-    """buffers: a byte, and the one that becomes it."""
-    w = Writer()
-    before = w.load(w.buffer_address(0), "i8", 1)
-    w.store(before, w.buffer_address(1), 1)
-    return Kernel(w.kernel_function(), 1)
-
-
 def look_kernel(form: Form, sides: tuple[int, ...]) -> Kernel:
     """buffers: lhs, rhs, the byte: 1 where a factor is not finite among what met zeros, else 0.
 

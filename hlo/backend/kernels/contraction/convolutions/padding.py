@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import Struct
-
 from hlo.backend.ir.arithmetic import add, advanced, split_index, times
 from hlo.backend.ir.control import loop, ranged, when
 from hlo.backend.ir.functions import BEGIN, END
@@ -16,6 +14,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.convolutions.convolution import PaddedDim
 from hlo.backend.kernels.contraction.problem.ring import (
     Parts,
     Ring,
@@ -29,24 +28,6 @@ from hlo.backend.lanes.masked import below
 from hlo.ir.dtype import DType
 
 LEAST_RUN_BYTES = 512  # From here on a row is copied and filled by calls, not by vectors.
-
-
-class PaddedDim(Struct, frozen=True):
-    """size positions made of `source` elements, `base` apart, the first at position `low`."""
-
-    size: int
-    source: int
-    low: int = 0
-    base: int = 1
-
-    @property
-    def is_plain(self) -> bool:
-        return (self.size, self.low, self.base) == (self.source, 0, 1)
-
-    @property
-    def has_zeros(self) -> bool:
-        """Whether it is more than a part of the source."""
-        return self.base > 1 or self.low > 0 or self.size - self.low > self.source
 
 
 def padding_kernel(

@@ -34,8 +34,8 @@ from hlo.backend.kernels.contraction.direct.form import Direct, Given, met_of
 from hlo.backend.kernels.contraction.problem.axes import Axis, Contraction, Operand
 from hlo.backend.kernels.contraction.problem.result import Result
 from hlo.backend.kernels.contraction.problem.ring import partial_type
+from hlo.backend.kernels.contraction.products.parts_nest import parts_schedule
 from hlo.backend.kernels.contraction.products.split import (
-    parts_schedule,
     parts_sums,
     sum_kernel,
 )

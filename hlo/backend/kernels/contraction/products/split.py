@@ -16,7 +16,6 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel, Sums
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.problem.axes import Axis, Contraction, reach
-from hlo.backend.kernels.contraction.problem.nests import DEPTH, SUMS, stored
 from hlo.backend.kernels.contraction.problem.result import Epilogue, Result
 from hlo.backend.kernels.contraction.problem.ring import (
     Parts,
@@ -28,9 +27,6 @@ from hlo.backend.kernels.contraction.problem.ring import (
 )
 from hlo.backend.kernels.contraction.vectors.plan import LEAST_UNITS, column_blocks, streams_columns
 from hlo.backend.lanes.masked import below
-from hlo.backend.loops.one_nest import around, schedule_of
-from hlo.backend.loops.schedule import Axis as LoopAxis
-from hlo.backend.loops.schedule import Loop, LoopSchedule, Reduction, Role, Tail
 
 LONG = 4096
 PART = 1024  # About how many depths a part has.
@@ -100,39 +96,22 @@ def _parts(c: Contraction, length: int) -> int | None:
 
 def parts_sums(part: Sums, parts: int) -> Sums:
     """How the sums of parts, made as `part` says, become the whole's."""
-    sizes = [*_block_sizes(parts), 1]
+    sizes = [*block_sizes_of(parts), 1]
     further = BLOCK_OF_PARTS * (len(sizes) - 1) + -(-parts // sizes[0])
     return Sums(f"parts: {part.plan}", part.chain + further)
 
 
-def _block_sizes(parts: int) -> list[int]:
+def block_sizes_of(parts: int) -> list[int]:
     """Blocks of so many parts, the largest first: each made of some of the next."""
     levels = range(1, parts.bit_length())
     return [BLOCK_OF_PARTS**k for k in levels if BLOCK_OF_PARTS**k < parts][::-1]
 
 
-def _rows(c: Contraction) -> tuple[int, int, int]:
+def rows_of(c: Contraction) -> tuple[int, int, int]:
     """Results within which lanes stay, how many such rows there are, and how many in a unit."""
     size = c.batches * c.m * c.n
     run = c.n if c.columns and c.columns[-1].out == 1 else size
     return run, size // run, max(1, UNIT // run)
-
-
-def parts_schedule(
-    c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None
-) -> LoopSchedule:
-    """The loops of `sum_kernel`."""
-    (run, rows, step), lanes = _rows(c), ring.lanes
-    tail = Tail.PREDICATED if run % lanes else Tail.NONE
-    vectors = LoopAxis("j", run, Role.VECTOR, lanes, lanes, tail)
-    depth = LoopAxis(DEPTH, parts, Role.REDUCED, blocks=tuple(_block_sizes(parts)))
-    made = Reduction(SUMS, "add", (depth,), lanes, reads=("parts",))
-    own = LoopAxis("i", min(step, rows), Role.SERIAL, of=rows if rows % step else 0)
-    body = around((own,), (Loop(vectors, (made, stored(c, epilogue))),))
-    axes = (
-        LoopAxis("i", rows, Role.PARALLEL, step, tail=Tail.SHORT if rows % step else Tail.NONE),
-    )
-    return schedule_of(axes, around(axes, body), (f"sums: of {parts} parts of depth",))
 
 
 def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None = None) -> Kernel:
@@ -143,7 +122,7 @@ def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None
     partials = w.buffer_address(0)
     result = Result(w, ring, c.out, 1, epilogue)
     size, lanes = c.batches * c.m * c.n, ring.lanes
-    run, rows, rows_per_unit = _rows(c)
+    run, rows, rows_per_unit = rows_of(c)
     units = -(-rows // rows_per_unit)
 
     def at_row(row: Value) -> None:
@@ -176,7 +155,7 @@ def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None
                     count = divided(w, add(w, count, w.int(step - 1)), step)
                 return loop(w, count, list(ring.zero(w, lanes)), at_block)
 
-            total: Parts = tuple(added(w.int(0), _block_sizes(parts), parts))
+            total: Parts = tuple(added(w.int(0), block_sizes_of(parts), parts))
             result.store(total, at, 1, mask)
             return []
 

@@ -23,8 +23,6 @@ from hlo.backend.kernels.contraction.microkernels.lane_sums import across
 from hlo.backend.kernels.contraction.problem.axes import (
     Axes,
     Contraction,
-    merged,
-    only,
     static_offset,
 )
 from hlo.backend.kernels.contraction.problem.places import (
@@ -49,28 +47,18 @@ from hlo.backend.kernels.contraction.vectors.plan import (
     column_blocks,
     dots_cut,
     is_dots,
-    most_rows,
     row_groups,
-    streams_columns,
 )
 from hlo.backend.kernels.contraction.vectors.streaming import Streaming
 from hlo.backend.lanes.masked import below, first_of
 
 
-def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Dots | Axpys | None:
-    """The kernel for few rows, to be written; None where the blocked product is better.
+def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Dots | Axpys:
+    """The kernel of a product whose other factor is streamed (plan.py), to be written.
 
     buffers: lhs, rhs, result, what the epilogue reads, starts, scratch.
     """
-    if c.m > most_rows(c, ring) or c.k < ring.lanes or c.is_diagonal or ring.rows > 1:
-        return None
-    if c.rhs.joined is not None:  # words of it stand in no memory
-        return None
-    if len(merged(only(c.columns, "out"))) > 1:
-        return None
-    if is_dots(c, ring):
-        return Dots(c, ring, epilogue)
-    return Axpys(c, ring, epilogue) if streams_columns(c, ring) else None
+    return Dots(c, ring, epilogue) if is_dots(c, ring) else Axpys(c, ring, epilogue)
 
 
 # -- dots --------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Vector plan: which contractions of few rows stream the other factor, and how their sums are cut.
 
-    Contraction, Ring --is_dots, streams_columns--> which form;  --at_once, chains, dots_cut--> its
+    Contraction, Ring --streams--> whether it is one;  --is_dots, streams_columns--> which form;
+    --at_once, chains, dots_cut--> its sums
 
 Everything follows from shapes and COMMON, so that bits are the same for machines of all caches.
 """
@@ -45,6 +46,18 @@ def most_rows(c: Contraction, ring: Ring) -> int:
     """The most rows for which the other factor is streamed."""
     is_served = has_words(c, ring) or tiles_of(c, ring) is not None
     return WORDS_ROWS if is_served else MOST_ROWS
+
+
+def streams(c: Contraction, ring: Ring) -> bool:
+    """Whether few rows are met by the other factor as it is read; else the blocked product is
+    better.
+    """
+    if c.m > most_rows(c, ring) or c.k < ring.lanes or c.is_diagonal or ring.rows > 1:
+        return False
+    if c.rhs.joined is not None:  # words of it stand in no memory
+        return False
+    is_run = len(merged(only(c.columns, "out"))) <= 1
+    return is_run and (is_dots(c, ring) or streams_columns(c, ring))
 
 
 def streams_columns(c: Contraction, ring: Ring) -> bool:

@@ -13,30 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.backend.ir.writer import Value
-from hlo.backend.kernels.contraction.problem.axes import Contraction
 from hlo.backend.kernels.contraction.problem.places import Place
 from hlo.backend.kernels.contraction.problem.result import Epilogue
-from hlo.backend.kernels.contraction.problem.ring import Parts, Ring
+from hlo.backend.kernels.contraction.problem.ring import Parts
 from hlo.backend.kernels.contraction.vectors.gemv import Dots
-from hlo.backend.kernels.contraction.vectors.plan import WORDS_ROWS, is_dots
-from hlo.backend.kernels.contraction.words.words import Worded, in_words
+from hlo.backend.kernels.contraction.words.words import Worded
 from hlo.backend.kernels.contraction.words.zeros import ZERO_WORD
-
-LEAST_ROWS = 2  # One takes no less time than to be read from memory.
-
-
-def dots_of_words(c: Contraction, ring: Ring) -> Worded | None:
-    """The contraction on words for this kernel; None where another one is better."""
-    if not LEAST_ROWS <= c.m <= WORDS_ROWS or not (c.lhs.dtype.bits == c.rhs.dtype.bits == 8):
-        return None
-    if not (c.lhs.dtype.is_integral and c.rhs.dtype.is_integral) or c.rhs.prologue is not None:
-        return None
-    worded = in_words(c, ring)
-    if worded is None or worded.rhs.is_copied or worded.ring.rows > 1:
-        return None
-    if worded.contraction.m != c.m:  # exchanged, for results that lie along the rows
-        return None
-    return worded if is_dots(worded.contraction, worded.ring) else None
 
 
 class WordDots(Dots):

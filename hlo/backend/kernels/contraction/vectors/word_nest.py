@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from hlo.backend.ir.kernel import Sums
-from hlo.backend.kernels.contraction.problem.axes import Contraction
 from hlo.backend.kernels.contraction.problem.nests import DEPTH, SUMS, batches, cached, stored
 from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK
+from hlo.backend.kernels.contraction.vectors.word_plan import word_stream_sums
 from hlo.backend.kernels.contraction.vectors.word_stream import WordStream
 from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import Axis, Fill, Loop, LoopSchedule, Role, Tail
 
 _TOTALS = f"totals of {SUMS}"
-
-
-def word_stream_sums(c: Contraction) -> Sums:
-    """How long chains of additions are."""
-    return Sums("words of rows", min(c.k, BLOCK) + c.k // BLOCK + 2)
 
 
 def word_stream_schedule(stream: WordStream) -> LoopSchedule:

@@ -20,14 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ir.arithmetic import add, advanced, clipped, divided, times
 from hlo.backend.ir.control import loop, ranged
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
-from hlo.backend.kernels.contraction.problem.axes import Contraction, static_offset
+from hlo.backend.kernels.contraction.problem.axes import static_offset
 from hlo.backend.kernels.contraction.problem.elements import held
 from hlo.backend.kernels.contraction.problem.places import (
     Place,
@@ -39,7 +38,7 @@ from hlo.backend.kernels.contraction.problem.places import (
     told,
 )
 from hlo.backend.kernels.contraction.problem.result import Epilogue
-from hlo.backend.kernels.contraction.problem.ring import Ring, element_address
+from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, tell
 from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK
 from hlo.backend.kernels.contraction.vectors.matrix_ahead import RowsAhead
@@ -47,69 +46,18 @@ from hlo.backend.kernels.contraction.vectors.plan import (
     CHUNK_BYTES,
     DEPTHS,
     LEAST_UNITS,
-    MOST_ROWS,
     WORDS_ROWS,
 )
 from hlo.backend.kernels.contraction.vectors.streaming import Streaming
+from hlo.backend.kernels.contraction.vectors.word_plan import StreamedWords
 from hlo.backend.kernels.contraction.vectors.work import word_stream_work
 from hlo.backend.kernels.contraction.words.words import (
-    LEAST_DEPTH,
-    LEAST_FLOPS,
     PAIR,
-    Words,
-    beside_words,
-    dot_product,
-    product_of_rows,
 )
 from hlo.backend.kernels.contraction.words.zeros import ZERO_WORD
 from hlo.backend.lanes import masked
-from hlo.ir import dtype as dt
 
 WORDS = 4  # Of 16 bytes.
-LEAST_VECTORS = 4  # Of columns.
-# One row of floats takes as long from memory without words, and two as long as with them, whose
-# factors nobody looks at; products of integers without words are two instructions of which one
-# takes two slots.
-LEAST_ROWS = {True: 3, False: 2}
-# From so many rows on squares of words, of two rows by two columns, save more than it takes to copy
-# the matrix for them: a vector of words is half a cycle a row here and a quarter there, by the
-# rates of Cycles, and some two cycles to copy.
-SQUARES_ROWS = 8
-
-
-class StreamedWords(Struct, frozen=True):
-    """contraction: lhs of words, of which each is as many depths of rhs as it has elements, rhs of
-    elements as they lie; lhs: what makes its words.
-    """
-
-    contraction: Contraction
-    ring: Ring
-    lhs: Words
-
-
-def words_streamed(c: Contraction, ring: Ring) -> StreamedWords | None:
-    """The contraction for this kernel; None where another one is better."""
-    if not LEAST_ROWS[ring.rounds] <= c.m <= MOST_ROWS or c.is_diagonal:
-        return None
-    if len(c.columns) != 1 or len(c.depth) != 1 or c.k < LEAST_DEPTH or c.flops < LEAST_FLOPS:
-        return None
-    (columns,) = c.columns
-    is_run = (columns.out, columns.rhs) == (1, 1) and c.n >= LEAST_VECTORS * ring.lanes
-    if not is_run or not all(_is_read_fast(f.dtype) for f in (c.lhs, c.rhs)):
-        return None
-    blocked, _ = dot_product(c, ring)
-    if blocked is not None and blocked.rows > 1 and c.m >= SQUARES_ROWS:
-        return None
-    dot, is_moved = product_of_rows(c, ring)
-    found = beside_words(c, dot, is_moved=is_moved) if dot is not None else None
-    if found is None:
-        return None
-    return StreamedWords(found[0], replace(ring, dot=dot), found[1])
-
-
-def _is_read_fast(dtype: dt.DType) -> bool:
-    """Whether elements of 16 bits are a load and at most a conversion of integers away."""
-    return dtype is dt.BF16 or (dtype.is_integral and dtype.bits in (8, 16))
 
 
 class WordStream(Streaming):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend.kernels.contraction.convolutions.padding import PaddedDim, padding_kernel
+from hlo.backend.kernels.contraction.convolutions.convolution import PaddedDim
+from hlo.backend.kernels.contraction.convolutions.padding import padding_kernel
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.tools.inputs import made_up_inputs

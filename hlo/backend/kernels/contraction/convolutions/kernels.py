@@ -1,0 +1,79 @@
+"""A convolution's kernels: directly, or as a product of windows whose base may get zeros around it.
+
+    convolution_kernels(instruction, target, ...) -> KernelSequence
+
+Zeros beside a base meet factors that may be infinite or NaN, where the convolution has no term:
+these products are repaired (repaired.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from hlo.analysis.direct_convolution import direct_form
+from hlo.backend.ir.kernel import KernelSequence, KnownLeaves
+from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.convolutions.convolution import Base
+from hlo.backend.kernels.contraction.convolutions.words import held_in_words
+from hlo.backend.kernels.contraction.problem.axes import Contraction
+from hlo.backend.kernels.contraction.problem.buffer_numbers import BufferNumbers, placed
+from hlo.backend.kernels.contraction.problem.result import Epilogue
+from hlo.backend.kernels.contraction.sequence import ContractionSequence
+from hlo.backend.loops.schedule import Plan
+from hlo.errors import HloError
+from hlo.ir.instruction import Instruction
+
+
+def convolution_kernels(
+    instruction: Instruction,
+    target: Target,
+    epilogue: Epilogue | None,
+    buffers: BufferNumbers,
+    known: KnownLeaves,
+) -> KernelSequence:
+    """As contraction.py's `contraction_kernels`."""
+    if (form := direct_form(instruction)) is not None:
+        from hlo.backend.kernels.contraction.direct.direct import direct_kernels
+
+        return direct_kernels(form, instruction, target, epilogue, buffers)
+    sequence = ContractionSequence(target, epilogue, buffers, known)
+    contraction, *arrays = held_in_words(instruction, target)
+    c = placed(contraction, buffers)
+    met: tuple[int, ...] = ()
+    if any(a.padded for a in arrays) and min(c.batches, c.m, c.n, c.k) > 0:
+        c = _copied(sequence, instruction, c, arrays)
+        zeros = [any(d.has_zeros for d in a.padded) for a in arrays]
+        places = (buffers.lhs.buffer, buffers.rhs.buffer)
+        met = tuple(  # by the other one's elements, if these may be infinite or NaN
+            side for side in (0, 1) if zeros[1 - side] and places[side] not in known.finite
+        )
+    if not met or not instruction.shape.dtype.component.is_float:
+        return sequence.finished(c)
+    if epilogue is not None:  # the results before it, which alone tell, are nowhere
+        raise HloError("unsupported", "convolution: padded, with an epilogue", instruction.span)
+    from hlo.backend.kernels.contraction.convolutions.repaired import repaired
+
+    return repaired(sequence, c, instruction, met)
+
+
+def _copied(
+    sequence: ContractionSequence,
+    instruction: Instruction,
+    c: Contraction,
+    arrays: Sequence[Base],
+) -> Contraction:
+    """Kernels that put a convolution's factors between zeros, and it on those."""
+    from hlo.backend.kernels.contraction.convolutions.padding import padding_kernel
+
+    factors = [c.lhs, c.rhs]
+    for n, (array, operand) in enumerate(zip(arrays, instruction.operands, strict=True)):
+        if array.padded:
+            source = operand.shape.dtype
+            kernel = padding_kernel(array.padded, source, array.dtype, sequence.target)
+            shown = partial(Plan, ("padded: between zeros",))
+            place = sequence.add_before(kernel, factors[n].buffer, array.size_bytes, shown)
+            factors[n] = replace(factors[n], buffer=place)
+    return replace(c, lhs=factors[0], rhs=factors[1])
