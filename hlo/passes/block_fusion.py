@@ -45,8 +45,9 @@ def fuse_blocks(module: Module) -> bool:
             continue
         ordered = in_block_order(module, computation)
         for found in _groups(computation, known):
-            fused_group(module, computation, *recomputed(module, computation, *found))
-            changed = True
+            if not ordered.is_one_dot(found[0]):
+                fused_group(module, computation, *recomputed(module, computation, *found))
+                changed = True
         trimmed(module, computation)
         restored(module, computation, ordered)
     return changed

@@ -13,6 +13,8 @@ the whole: dots of narrower types are rounded once.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec import Struct
 
 from hlo.analysis.decisions import without_zeros
@@ -41,6 +43,13 @@ class Ordered(Struct, frozen=True, eq=False):
     dots: dict[Instruction, Attributes]
     operands: Operands
     ends: dict[Instruction, tuple[Instruction, Shape, Attributes]]
+
+    def is_one_dot(self, members: Collection[Instruction]) -> bool:
+        """Whether the members are a dot and what makes the same of it: nobody else had the value
+        between them, which the dot's own kernel keeps in registers.
+        """
+        found = (self.ends.get(member) for member in members)
+        return len(members) == 2 and any(end is not None and end[0] in members for end in found)
 
 
 def in_block_order(module: Module, computation: Computation) -> Ordered:

@@ -10,8 +10,7 @@ import hlo
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.problem.ring import ring_of
-from hlo.backend.kernels.contraction.vectors.word_dots import dots_of_words
-from hlo.backend.kernels.contraction.vectors.word_stream import words_streamed
+from hlo.backend.kernels.contraction.vectors.word_plan import dots_of_words, words_streamed
 from hlo.backend.linking.toolchain import host_machine
 from hlo.machine import NAMED
 from tests.support.contraction_harness import Compiled, target_of
