@@ -59,7 +59,7 @@ def contraction_kernels(
         buffers = replace(buffers, rhs=buffers.lhs)
     if instruction.opcode == "convolution":
         # Most programs with products have no convolutions, and start without these.
-        from hlo.backend.kernels.contraction.convolutions.kernels import convolution_kernels
+        from hlo.backend.kernels.contraction.convolution_kernels import convolution_kernels
 
         return convolution_kernels(instruction, target, epilogue, buffers, known)
     c = placed(dot_contraction(instruction), buffers)

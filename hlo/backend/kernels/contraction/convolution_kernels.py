@@ -54,7 +54,7 @@ def convolution_kernels(
         return sequence.finished(c)
     if epilogue is not None:  # the results before it, which alone tell, are nowhere
         raise HloError("unsupported", "convolution: padded, with an epilogue", instruction.span)
-    from hlo.backend.kernels.contraction.convolutions.repaired import repaired
+    from hlo.backend.kernels.contraction.repaired import repaired
 
     return repaired(sequence, c, instruction, met)
 
