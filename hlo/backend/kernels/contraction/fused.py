@@ -17,7 +17,6 @@ from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.convolutions.convolution import convolution_contraction
 from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.problem.buffer_numbers import fusion_number
 from hlo.backend.kernels.contraction.problem.result import Epilogue, Lanes
@@ -73,6 +72,9 @@ class Fused:
         else:
             # Most programs with products have no convolutions, and start without these.
             from hlo.analysis.direct_convolution import direct_form
+            from hlo.backend.kernels.contraction.convolutions.convolution import (
+                convolution_contraction,
+            )
 
             if (form := direct_form(dot)) is not None:
                 return form.run
