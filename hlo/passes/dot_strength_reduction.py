@@ -67,8 +67,10 @@ def _is_short(dot: Instruction) -> bool:
     if all(None not in pair for pair in own):
         return _fills_no_vector(dot, contracted) or not _runs_along_depth(dot, contracted)
     for side in (0, 1):
-        if _weighs_few_rows(dot, own, contracted, side) or _is_vector_of_stages(
-            dot, own, contracted, side
+        if (
+            _weighs_few_rows(dot, own, contracted, side)
+            or _is_vector_of_stages(dot, own, contracted, side)
+            or _is_batch_of_lanes(dot, own, contracted, side)
         ):
             return True
     columns = prod(n for n, (left, _) in zip(dot.shape.dims, own, strict=True) if left is None)
@@ -124,6 +126,20 @@ def _is_vector_of_stages(
     return prod(matrix.dims[:first]) > 1 and last + 1 < matrix.rank and row <= longest
 
 
+def _is_batch_of_lanes(
+    dot: Instruction, own: Sequence[OperandDims], contracted: Sequence[OperandDims], side: int
+) -> bool:
+    """Whether this factor is a vector for each of a batch, whose vectors and matrices lie as lanes:
+    neighbours in memory are neighbours in the batch, in both factors.
+
+        f32[k,b] . f32[m,k,b]
+    """
+    if not _is_vector(own, side) or _depth(dot, contracted) <= 1:
+        return False
+    lefts, rights = (x.shape.rank - 1 for x in dot.operands)
+    return (lefts, rights) in own
+
+
 def _runs_along_depth(dot: Instruction, contracted: Sequence[OperandDims]) -> bool:
     """Whether both factors' neighbours in memory are neighbours in depth."""
     ends = [{pair[side] for pair in contracted} for side in (0, 1)]
@@ -136,20 +152,39 @@ def _kind(dtype: DType) -> tuple[bool, bool]:
 
 def _sum_of_products(module: Module, dot: Instruction) -> Instruction:
     own, contracted = operand_dims(dot)
-    pairs = [*own, *contracted]
+    pairs = _summed_in_order(dot, own, contracted)
     wide = _accumulated(dot.shape.dtype)
-    depths = [dot.operands[0].shape.dims[d] for d, _ in contracted if d is not None]
-    whole = Shape.array(wide, (*dot.shape.dims, *depths))
+    lhs, rhs = (o.shape.dims for o in dot.operands)
+    extents = [lhs[left] if left is not None else rhs[right or 0] for left, right in pairs]
+    whole = Shape.array(wide, extents)
     factors = [_spread(dot, side, pairs, whole) for side in (0, 1)]
     product = make(dot, "multiply", *factors)
     scalar = Shape.array(wide, ())
-    dimensions = tuple(range(dot.shape.rank, whole.rank))
+    dimensions = tuple(d for d, pair in enumerate(pairs) if pair in contracted)
     from hlo.passes.loop_making import reducer  # few programs have dots so short
 
     adder = reducer(module, dot, "add", scalar)
     start = splat(dot, 0, scalar)
     total = make(dot, "reduce", product, start, dimensions=dimensions, to_apply=adder)
-    return _converted(total, dot.shape.dtype)
+    kept = [pair for pair in pairs if pair not in contracted]
+    made = _converted(total, dot.shape.dtype)
+    if kept == own:
+        return made
+    back = tuple(map(kept.index, own))
+    return make(dot, "transpose", made, shape=dot.shape, dimensions=back)
+
+
+def _summed_in_order(
+    dot: Instruction, own: Sequence[OperandDims], contracted: Sequence[OperandDims]
+) -> list[OperandDims]:
+    """The factors' dimensions in the order in which products are summed: the result's and depth's,
+    or a matrix's own where its batch lies as lanes.
+    """
+    pairs = [*own, *contracted]
+    for side in (0, 1):
+        if _is_batch_of_lanes(dot, own, contracted, side):
+            return sorted(pairs, key=lambda pair: pair[1 - side] or 0)
+    return pairs
 
 
 def _accumulated(dtype: DType) -> DType:

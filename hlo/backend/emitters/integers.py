@@ -106,14 +106,16 @@ def _safe_divisor(dtype: DType, a: Term, b: Term) -> Term:
 
 
 def _quotient(dtype: DType, a: Term, b: Term) -> Term:
-    """AVX has no integer division: through floats of enough bits, where the quotient is exact.
-
-    fl(a/b) truncates to the right integer when a and b fit the float's precision p: a/b below an
-    integer k differs from it by at least 1/b, more than the rounding error a/b 2^-p.
+    """AVX has no integer division: through floats of enough bits, where the quotient is exact
+    (math/integer_division.py).
     """
     opcode = "sdiv" if dtype.is_signed else "udiv"
-    if a.lanes == 1 or dtype.bits == 64 or b.value.is_constant:
+    if a.lanes == 1 or b.value.is_constant:
         return a.of(a.w.binary(opcode, a.value, b.value))
+    if dtype.bits == 64:
+        from hlo.backend.math import integer_division
+
+        return integer_division.quotient(a, b, is_signed=dtype.is_signed)
     scalar = "double" if dtype.bits == 32 else "float"
     x, y = (t.to(scalar, signed=dtype.is_signed) for t in (a, b))
     quotient = x / y

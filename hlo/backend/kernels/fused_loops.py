@@ -34,6 +34,7 @@ from hlo.backend.loops.own_leaves import own_leaves
 from hlo.backend.loops.schedule import LoopSchedule, Table
 from hlo.backend.loops.spans import spans_of, total_of
 from hlo.indexing.maps import CASES
+from hlo.ir.dtype import F32
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.effects import with_callees
@@ -76,7 +77,8 @@ def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
         in_place=with_repeats(in_place_pairs(expression, outputs, schedules, count), instruction),
         must_alias=frozenset(o.alias for o in outputs if o.alias is not None),
         bytes_moved=costs.bytes_moved(expression, outputs, domains),
-        flops=costs.flops(domains),
+        # In f32's lanes, as the machine's rates are: vectors hold more of narrower numbers.
+        flops=costs.flops(domains) * target.lanes(F32) // lanes,
         own=own_leaves(expression, outputs, schedules, count),
         is_open=any(domain.trace.is_open for domain in domains),
     )

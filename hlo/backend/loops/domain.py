@@ -28,6 +28,7 @@ from hlo.indexing.affine import DivMod, Expr, Index, Variable
 _BOXES = 12  # The most boxes: each has a copy of the code.
 _ROUNDS = 16  # The fewest rounds that are worth a box of their own.
 _BOX_OPS = 300  # The most ops in the code of all boxes together.
+_PART_OPS = 16  # Of all parts' elements: code for each part costs more than to choose among fewer.
 
 
 class Domain(Struct, frozen=True, eq=False):
@@ -179,12 +180,26 @@ def _boxes(expression: Expression, whole: Domain, lanes: int) -> list[Domain]:
     ]
     if prod(map(len, spans)) <= _BOXES:
         grid = [_box(whole, box) for box in itertools.product(*spans)]
-        if fits := _fitting(expression, grid):
+        if fits := _fitting(expression, whole, grid):
             # A cut may uncover another one (a pad of a concatenate).
             return [inner for box in fits for inner in _recut(expression, box, lanes)]
+    elif fits := _fitting(expression, whole, _parts(whole, spans)):
+        return [inner for box in fits for inner in _recut(expression, box, lanes)]
     if len(slabs := _slabs(spans)) <= _BOXES:
-        return _fitting(expression, [_box(whole, box) for box in slabs]) or [whole]
+        return _fitting(expression, whole, [_box(whole, box) for box in slabs]) or [whole]
     return [whole]
+
+
+def _parts(whole: Domain, spans: list[list[tuple[int, int]]]) -> list[Domain]:
+    """A grid's boxes along the outermost dimension that is cut in more than two, whole in the
+    others: arrays that are put together, of which each has few cuts of its own. Uncut, each
+    element would be computed as those of all parts are; none where that is little.
+    """
+    along = next((d for d, cut in enumerate(spans) if 2 < len(cut) <= _BOXES), None)
+    if along is None or whole.weight < _PART_OPS:
+        return []
+    every = [(cut[0][0], cut[-1][1]) for cut in spans]
+    return [_box(whole, [*every[:along], span, *every[along + 1 :]]) for span in spans[along]]
 
 
 def _is_few_wide(whole: Domain, lanes: int, parts: int) -> bool:
@@ -205,14 +220,14 @@ def _box(whole: Domain, spans: Sequence[tuple[int, int]]) -> Domain:
     return Domain(whole.outputs, (), tuple(a for a, _ in spans), tuple(b - a for a, b in spans))
 
 
-def _fitting(expression: Expression, boxes: list[Domain]) -> list[Domain]:
-    """The boxes, looked at; none where their code is too much together."""
+def _fitting(expression: Expression, whole: Domain, boxes: list[Domain]) -> list[Domain]:
+    """The boxes, looked at; none where their code is too much together, and they repeat some."""
     seen = []
     for box in boxes:
         found, variables = _seen(expression, box)
         seen.append(replace(box, variables=tuple(variables), trace=found))
     ops = sum(box.trace.ops + len(box.trace.reads) for box in seen)
-    if ops > _BOX_OPS:
+    if ops > _BOX_OPS and sum(box.trace.ops for box in seen) > whole.trace.ops:
         return []
     remark = f"boxes: {len(seen)}, of {ops} operations together, for {_BOX_OPS} at most"
     return [replace(box, remarks=(remark,)) for box in seen]
