@@ -3,7 +3,7 @@
 A value cut by (a, b, ..) has as its first dimensions the block's `lead[a]`, `lead[b]`, .., and is
 cut in them, those of one element aside, which are nowhere counted; by WHOLE it is one that every
 block reads whole, by PLACED one that all blocks share and of which each writes its part, wherever
-the cut dimensions are in it.
+the cut dimensions are in it, by SUMMED one that is the sum of what blocks have.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ Span = tuple[int, ...]  # Some of the block's leading dimensions, in their order
 Cut = tuple[Instruction, Span]
 WHOLE: Span = ()
 PLACED: Span = (-1,)
+SUMMED: Span = (-2,)
 
 
 class Block(Struct, frozen=True):
@@ -75,7 +76,7 @@ class Block(Struct, frozen=True):
 
     def places(self, shape: Shape, span: Span) -> tuple[int, ...] | None:
         """Which dimensions of a shape are those of a span; None where it has not got them."""
-        if span == PLACED:
+        if span in (PLACED, SUMMED):
             return ()
         wanted = tuple(self.lead[d] for d in span)
         places = tuple(d for d, n in enumerate(shape.dims) if n != 1)[: len(wanted)]

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct, field
 
-from hlo.analysis.block import PLACED, WHOLE, Block, Cut, Span
+from hlo.analysis.block import PLACED, SUMMED, WHOLE, Block, Cut, Span
 from hlo.analysis.block_rules import counted_dimension, started
 from hlo.analysis.block_sums import is_in_order, is_summed, summed_cuts
 from hlo.analysis.blocking import (
@@ -78,6 +78,8 @@ class Same(Struct, frozen=True):
 
 Parameter = Cut | Start | Total | Placed
 Result = int | Total | Placed | Same
+# What leaves of the results are of which blocks have no parts.
+SHARED: dict[Span, type[Total | Placed | Same]] = {PLACED: Placed, WHOLE: Same, SUMMED: Total}
 
 
 class CutBody(Struct, frozen=True, eq=False):
@@ -151,6 +153,7 @@ class _Cutting:
         self._parameters: list[Parameter] = []
         self._turns: dict[Instruction, bool] = {}
         self._places: dict[Instruction, Placed] = {}  # memory that blocks write parts of
+        self._totals: dict[tuple[Instruction, int], Total] = {}  # of elements of loops' states
         self._loops: dict[Instruction, Instruction] = {}  # as a block runs them
 
     def of(self, found: set[Cut], span: Span) -> tuple[Computation, list[Parameter]]:
@@ -163,8 +166,11 @@ class _Cutting:
         """The block's computation itself, with sums over blocks among its roots."""
         leaf = 0
         for root in roots:
-            if root_span(root, self._block.all, self._block) == PLACED:
+            span = root_span(root, self._block.all, self._block)
+            if span == PLACED:
                 self._places[_memory_of(root)] = Placed(leaf)
+            if span == SUMMED:
+                self._totals[root.operands[0], element_index(root)] = Total(leaf)
             leaf += len(leaves_of(root.shape))
         self._make(found)
         made: list[Instruction] = []
@@ -173,9 +179,9 @@ class _Cutting:
         for root in roots:
             count = len(leaves_of(root.shape))
             span = root_span(root, self._block.all, self._block)
-            if span in (PLACED, WHOLE):
+            if span in SHARED:
                 made.append(self._twins[root, span])
-                results.append(Placed(leaf) if span == PLACED else Same(leaf))
+                results.append(SHARED[span](leaf))
             elif is_summed(root, self._block):
                 sums = self._sums(root, leaf)
                 made += sums.values()
@@ -318,7 +324,10 @@ class _Cutting:
         assert spans is not None, "a loop that can be cut"
         (state,) = loop.operands
         starts = [self._started(Start(d)) for d in self._block.all]
-        first = [self._twins[cut] for cut in zip(state.operands, spans, strict=True)]
+        first = [
+            self._total(loop, n) if span == SUMMED else self._twins[start, span]
+            for n, (start, span) in enumerate(zip(state.operands, spans, strict=True))
+        ]
         given = self._made.new(
             "tuple", Shape.tuple(o.shape for o in (*first, *starts)), (*first, *starts), like=loop
         )
@@ -330,6 +339,11 @@ class _Cutting:
             "condition": _CuttingTrip(condition, self._block, given.shape).test(),
         }
         return self._made.new("while", given.shape, [given], attributes, like=loop, name=loop.name)
+
+    def _total(self, loop: Instruction, number: int) -> Instruction:
+        """What an element of the state that blocks add to begins with."""
+        total = self._totals[loop, number]
+        return self._parameter(total, loop.shape.elements[number], "total")
 
     def _given(self, site: Instruction, parameter: Parameter) -> Instruction:
         """What a fusion hands to a parameter of its computation."""

@@ -82,6 +82,19 @@ def _led(instruction: Instruction, span: Span, block: Block) -> Spans | None:
     return found
 
 
+def _kept_rows(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    """Cut where every operand is as long as the result in the cut dimensions: one of a single row
+    that stands among others has no dimension that is counted.
+    """
+    places = block.places(instruction.shape, span)
+    if places is None:
+        return None
+    arrays = [o for o in instruction.operands if o.shape.rank == instruction.shape.rank]
+    if not all(_spans_all(instruction.shape, array.shape, places) for array in arrays):
+        return None
+    return _led(instruction, span, block)
+
+
 def _window(instruction: Instruction, span: Span, block: Block) -> Spans | None:
     """dynamic-slice, all of the cut dimensions: of a part of the array where they are its first
     ones, else of the whole array from where the block starts.
@@ -242,10 +255,10 @@ RULES: dict[str, Rule] = {
 # Of what places elements elsewhere in their rows. Groups of block-fusion are without these: what
 # is read beside them would be left behind.
 WINDOWS: dict[str, Rule] = {
-    "concatenate": _led,
+    "concatenate": _kept_rows,
     "dynamic-slice": _window,
     "dynamic-update-slice": _update,
-    "pad": _led,
-    "reverse": _led,
-    "slice": _led,
+    "pad": _kept_rows,
+    "reverse": _kept_rows,
+    "slice": _kept_rows,
 }

@@ -15,7 +15,7 @@ from functools import lru_cache
 from hlo.analysis.block import Block, Cut
 from hlo.analysis.block_sums import is_in_order, is_summed
 from hlo.analysis.blocking import inner_members, loop_of, needed
-from hlo.analysis.decisions import decisions_of
+from hlo.analysis.decisions import Decisions, decisions_of
 from hlo.analysis.fusibility import CONTRACTIONS, is_elementwise
 from hlo.analysis.large_values import LEAST_SAVED_BYTES, padded_bytes
 from hlo.indexing.queries import operand_dims
@@ -53,35 +53,36 @@ def block_of(fusion: Instruction) -> Block | None:
         inside |= dict.fromkeys(new)
         waiting += new
     states = tuple([c.state for c in inside])
-    sizes = decisions_of(fusion).block
-    known, key = callee.facts, (_block_of, sizes)
+    said = decisions_of(fusion)
+    known, key = callee.facts, (_block_of, said.block, said.lead)
     found: tuple[object, Block | None] | None = known.get(key)  # type: ignore[assignment]  # what is kept there below
     if found is None or found[0] != states:
-        found = known[key] = states, _block_of(callee, sizes)
+        found = known[key] = states, _block_of(callee, said)
     return found[1]
 
 
-def _block_of(callee: Computation, sizes: tuple[int, ...]) -> Block | None:
+def _block_of(callee: Computation, said: Decisions) -> Block | None:
     root = callee.root
     roots = root.operands if root.opcode == "tuple" else (root,)
     members = inner_members(callee) - ({root} - set(roots))
-    for said in _said_blocks(sizes, roots):
-        if needed(roots, said.all, said, members) is not None:
-            return said
+    for block in _said_blocks(said, roots):
+        if needed(roots, block.all, block, members) is not None:
+            return block
     if not any(map(loop_of, roots)):
         return best_block(roots, members)
-    whole = (Block(b.lead, b.lead) for b in _said_blocks((1,), roots))
+    whole = (Block(b.lead, b.lead) for b in _said_blocks(Decisions(block=(1,)), roots))
     return next((b for b in whole if needed(roots, b.all, b, members) is not None), None)
 
 
-def _said_blocks(sizes: tuple[int, ...], roots: Sequence[Instruction]) -> Iterator[Block]:
+def _said_blocks(said: Decisions, roots: Sequence[Instruction]) -> Iterator[Block]:
     """The block of a fusion's text, where results have such dimensions; of a loop, where any of its
-    state has: not all that trips write begins with them.
+    state has, the said ones if it says which: not all that trips write begins with them.
     """
+    sizes = said.block
     loops = [loop for loop in map(loop_of, roots) if loop is not None]
     dims = [longer_dims(e) for x in loops for e in x.shape.elements if e.is_array]
     for lead in dict.fromkeys(d[: len(sizes)] for d in dims or _leading(roots)[:1]):
-        if not sizes or len(lead) < len(sizes):
+        if not sizes or len(lead) < len(sizes) or (loops and said.lead not in ((), lead)):
             continue
         if 1 <= sizes[-1] <= lead[-1] and set(sizes[:-1]) <= {1} and 0 not in lead:
             yield Block(lead, sizes)

@@ -1,14 +1,20 @@
 """Block sums: results that are sums over blocks, as the gradients of a product's shared factor are.
 
-Each block adds its part, in the order of the blocks.
+Each block adds its part, in the order of the blocks. In a loop that a block runs by itself, what
+trips add to an element of the state is such a sum, too: each block begins with zero, or with what
+the blocks before it have added up.
 """
 
 from __future__ import annotations
 
-from hlo.analysis.block import Block, Cut
+from hlo.analysis.block import SUMMED, WHOLE, Block, Cut
 from hlo.analysis.block_rules import is_whole_array, led_span
+from hlo.analysis.fusibility import is_scalar_constant
+from hlo.analysis.reducers import reducer_of
 from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
 from hlo.ops.contraction import DotAttributes
+from hlo.ops.reduction import ReduceAttributes
 
 
 def is_summed(instruction: Instruction, block: Block) -> bool:
@@ -71,3 +77,59 @@ def _summed_updates(scatter: Instruction, block: Block) -> list[Cut]:
         return []
     read = led_span(found.indices_steps(indices.shape), indices.shape.dims, places)
     return [] if read is None else [(indices, read), (updates, block.all)]
+
+
+def added_cuts(instruction: Instruction, block: Block) -> list[Cut] | None:
+    """The operands of which blocks have parts where an instruction is the sum over all blocks of
+    what each makes of its own, and how these are cut; None where it is no such sum.
+    """
+    match instruction.opcode:
+        case "add" | "tuple" | "get-tuple-element" | "reshape" | "transpose" | "copy":
+            return [(operand, SUMMED) for operand in instruction.operands]
+        case "multiply" | "divide":
+            return _scaled(instruction)
+        case "dot":
+            return summed_cuts(instruction, block) or None
+        case "reduce":
+            return _added_rows(instruction, block)
+    return [] if is_zero(instruction) else None
+
+
+def _scaled(product: Instruction) -> list[Cut] | None:
+    """A multiple of a sum by one number."""
+    left, right = product.operands
+    if is_spread_number(right):
+        return [(left, SUMMED), (right, WHOLE)]
+    if is_spread_number(left) and product.opcode == "multiply":
+        return [(left, WHOLE), (right, SUMMED)]
+    return None
+
+
+def _added_rows(reduction: Instruction, block: Block) -> list[Cut] | None:
+    """reduce(x, 0), add: of all cut dimensions, with which x begins, or of a sum over blocks."""
+    if len(reduction.operands) != 2 or reducer_of(reduction).opcodes != ("add",):
+        return None
+    rows, start = reduction.operands
+    places = block.places(rows.shape, block.all)
+    dims = ReduceAttributes.of(reduction.attributes).dimensions
+    if not is_zero(start):
+        return None
+    is_over_rows = places is not None and set(places) <= set(dims)
+    return [(rows, block.all if is_over_rows else SUMMED), (start, WHOLE)]
+
+
+def is_zero(value: Instruction) -> bool:
+    """Whether a value is made as the number 0 everywhere."""
+    if value.opcode == "broadcast":
+        (value,) = value.operands
+    if not is_scalar_constant(value):
+        return False
+    literal = value["literal"]
+    assert isinstance(literal, Literal), "a scalar constant's"
+    return not literal.is_elided and not any(literal.array.tobytes())
+
+
+def is_spread_number(value: Instruction) -> bool:
+    """Whether a value is a constant number everywhere."""
+    is_spread = value.opcode == "broadcast"
+    return is_scalar_constant(value.operands[0] if is_spread else value)

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 
-from hlo.analysis.block import PLACED, WHOLE, Block, Cut, Span
+from hlo.analysis.block import PLACED, SUMMED, WHOLE, Block, Cut, Span
 from hlo.analysis.block_rules import is_whole_array, leads, operand_spans
-from hlo.analysis.block_sums import is_summed, summed_cuts
+from hlo.analysis.block_sums import added_cuts, is_summed, is_zero, summed_cuts
 from hlo.analysis.decisions import decisions_of
 from hlo.analysis.fusibility import MOVEMENT, is_elementwise
 from hlo.analysis.loop_state import element_index
@@ -128,7 +128,7 @@ class Needs:
             operands = operand_cuts(instruction, at, self._block)
             if operands is None or (scope != OUTERMOST and loop_of(instruction) is not None):
                 return False
-            if at not in (self._block.all, PLACED) and not _may_repeat(instruction, scope):
+            if at not in (self._block.all, PLACED, SUMMED) and not _may_repeat(instruction, scope):
                 return False
             waiting += [(scope, *operand) for operand in operands]
             inner = fused_scope(instruction, at)
@@ -201,6 +201,8 @@ def _operand_cuts(instruction: Instruction, span: Span, block: Block) -> list[Cu
         return [(operand, WHOLE) for operand in instruction.operands]
     if instruction.opcode == "fusion":
         return []
+    if span == SUMMED:
+        return added_cuts(instruction, block)
     if is_memory(instruction):
         return [] if span == PLACED else None
     spans = operand_spans(instruction, span, block)
@@ -263,13 +265,17 @@ def number(parameter: Instruction) -> int:
 
 def loop_cuts(element: Instruction, span: Span, block: Block) -> list[Cut] | None:
     """What a loop starts with, and how it is cut, if that gives an element of its last state cut by
-    a span; None where it does not."""
+    a span; None where it does not. Sums over blocks start with zero, and no rows count twice."""
     loop = loop_of(element)
     assert loop is not None, "an element of a loop's state"
     spans = loop_spans(loop, block)
     if spans is None or spans[element_index(element)] != span:
         return None
-    return list(zip(loop.operands[0].operands, spans, strict=True))
+    starts = list(zip(loop.operands[0].operands, spans, strict=True))
+    sums = [start for start, cut in starts if cut == SUMMED]
+    if sums and (block.lead[-1] % block.sizes[-1] or not all(map(is_zero, sums))):
+        return None
+    return [one for one in starts if one[1] != SUMMED]
 
 
 def element_span(element: Instruction, block: Block) -> Span | None:
@@ -300,9 +306,10 @@ def _loop_spans(loop: Instruction, block: Block) -> Spans | None:
         return None
     if body.root.opcode != "tuple" or not all(e.is_array for e in loop.shape.elements):
         return None
+    ends = [element_index(u) for u in loop.users if u.opcode == "get-tuple-element"]
     elements = [
-        _Element(start, root, block)
-        for start, root in zip(state.operands, body.root.operands, strict=True)
+        _Element(start, root, block, may_be_summed=block.depth == 1 and ends.count(n) == 1)
+        for n, (start, root) in enumerate(zip(state.operands, body.root.operands, strict=True))
     ]
     asked = _asked(condition, condition.root, WHOLE, block)
     if asked is None or not all(e.spans for e in elements):
@@ -338,12 +345,16 @@ class _Element:
     asked: for each of them, what a trip then needs of the state before.
     """
 
-    def __init__(self, start: Instruction, root: Instruction, block: Block) -> None:
+    def __init__(
+        self, start: Instruction, root: Instruction, block: Block, *, may_be_summed: bool
+    ) -> None:
         self.start = start
         self.asked: dict[Span, Asked] = {}
         assert root.computation is not None, "a root stands in a body"
-        for span in (block.all, PLACED, WHOLE):
+        for span in (block.all, PLACED, SUMMED, WHOLE):
             if span == PLACED and not is_memory(start):
+                continue
+            if span == SUMMED and not may_be_summed:
                 continue
             found = _asked(root.computation, root, span, block)
             if found is not None:

@@ -20,6 +20,7 @@ from hlo.ir.shape import Shape
 
 class Decisions(Struct, frozen=True, omit_defaults=True):
     """block: a block's sizes in the leading dimensions of a fusion's results (block_size.py).
+    lead: of a loop that runs by blocks, the sizes of those dimensions, which are its state's.
     loop_order: a result's dimensions, the outermost loop's first (loop_order.py).
     is_overwritten: of memory without values, that the program fills all of it before it reads any.
     zeros: of a dot's factors: a factor's number, two of its dimensions, and the least and the most
@@ -27,6 +28,7 @@ class Decisions(Struct, frozen=True, omit_defaults=True):
     """
 
     block: tuple[int, ...] = ()
+    lead: tuple[int, ...] = ()
     loop_order: tuple[int, ...] = ()
     is_overwritten: bool = False
     zeros: tuple[tuple[int, int, int, int, int], ...] = ()

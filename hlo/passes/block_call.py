@@ -67,7 +67,8 @@ def fused_group(
     module.adopt(body)
     module.computations.remove(body)  # callees stand before their callers
     module.computations.insert(module.computations.index(computation), body)
-    said = config_of(Decisions(block=block.sizes))
+    has_loop = any(member.opcode == "while" for member in group)
+    said = config_of(Decisions(block=block.sizes, lead=block.lead if has_loop else ()))
     call = computation.new(
         "fusion", body.root.shape, operands,
         {"kind": KIND, "calls": body, "backend_config": said}, like=roots[-1],

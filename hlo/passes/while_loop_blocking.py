@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hlo.analysis.block import WHOLE, Block
+from hlo.analysis.block import SUMMED, WHOLE, Block
 from hlo.analysis.block_size import CACHE_BYTES, divisors, longer_dims
+from hlo.analysis.block_sums import is_zero
 from hlo.analysis.blocked import KIND
 from hlo.analysis.blocking import Spans, is_memory, loop_spans
 from hlo.analysis.loop_state import counter, element_index, unchanged_elements
@@ -21,21 +22,28 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.machine import COMMON
+from hlo.ops.making import make, number_of, spread
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.block_call import fused_group
+from hlo.passes.dce import drop_unread
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited
-from hlo.passes.loop_making import extensible_loops, home
+from hlo.passes.loop_making import element, extensible_loops, home
 from hlo.passes.loop_shrinking import shrink
 
 LEAST_TRIPS = 4
 LEAST_US = 100.0  # Of one thread; a sleeping one takes half of it to wake.
 # Of a block's trip, in which the calls of its kernels take some tenths.
 LEAST_TRIP_US = 0.4
+MOST_REPEATED = 64  # Elements of the state, such as counters, that every block computes.
 EXP = 10  # Arithmetic instructions of a transcendental function.
 # Blocks, and rows of one, the first that a batch has: rows that share what they read of weights
 # make a block fast, and many blocks keep many threads busy.
 SHAPES = ((8, 16), (4, 8), (2, 4))
+# Where blocks add up sums, each reads and writes a whole one in every trip. Gradients of recurrent
+# networks of 32 rows take 0.86 instead of 0.97 of the time in two blocks instead of four.
+SUM_SHAPES = ((8, 32), (4, 16), (2, 8), (2, 4))
+MOST_ADDING = 0.75  # Of a block's trip, to read and write the sums.
 
 
 def while_loop_blocking(module: Module) -> bool:
@@ -49,10 +57,9 @@ def while_loop_blocking(module: Module) -> bool:
     for loop in extensible_loops(module):
         if home(loop) in fused or not _is_own(loop):
             continue
-        for block in _blocks(loop):
-            spans = loop_spans(loop, block)
-            if spans is not None and _is_cut(loop, spans) and _pays(loop, spans, block):
-                _run_in_blocks(module, loop, block)
+        for spans, block in _blocks(loop):
+            if _is_cut(loop, spans, block) and _pays(loop, spans, block):
+                _run_in_blocks(module, loop, spans, block)
                 changed = True
                 break
     return changed
@@ -77,26 +84,34 @@ def _is_own(loop: Instruction) -> bool:
     )
 
 
-def _blocks(loop: Instruction) -> Iterator[Block]:
-    """Ways in which batches of so many rows can be parted, the best one first."""
+def _blocks(loop: Instruction) -> Iterator[tuple[Spans, Block]]:
+    """Ways in which batches of so many rows can be parted, the best one first, and how the elements
+    of the state are cut then.
+    """
     kept = {element_index(e) for e in unchanged_elements(loop.called_computations()[0])}
     shapes = (s for n, s in enumerate(loop.shape.elements) if n not in kept and s.is_array)
     for rows in dict.fromkeys(dims[0] for dims in map(longer_dims, shapes) if dims):
+        spans = loop_spans(loop, Block((rows,), (1,)))
+        if spans is None:
+            continue
         sizes = [size for size in divisors(rows) if size < rows]
-        for count, least in SHAPES:
+        for count, least in SUM_SHAPES if SUMMED in spans else SHAPES:
             fitting = [size for size in sizes if size >= least and rows // size >= count]
             if fitting:
-                yield Block((rows,), (fitting[-1],))
+                yield spans, Block((rows,), (fitting[-1],))
 
 
-def _is_cut(loop: Instruction, spans: Spans) -> bool:
-    """Whether some of what trips change is cut, and memory that blocks write parts of is theirs
-    alone.
+def _is_cut(loop: Instruction, spans: Spans, block: Block) -> bool:
+    """Whether some of what trips change is cut, little of it is changed by every block alike, and
+    memory that blocks write parts of is theirs alone.
     """
     (state,) = loop.operands
     memory = [o for o in state.operands if is_memory(o)]
-    is_cut = any(spans[n] for n in _changed(loop) if state.operands[n] not in memory)
-    return is_cut and all(m.users.keys() == {state} for m in memory)
+    changed = [n for n in _changed(loop) if state.operands[n] not in memory]
+    is_cut = any(spans[n] == block.all for n in changed)
+    repeated = sum(loop.shape.elements[n].size for n in changed if spans[n] == WHOLE)
+    is_own = all(m.users.keys() == {state} for m in memory)
+    return is_cut and repeated <= MOST_REPEATED and is_own
 
 
 def _changed(loop: Instruction) -> set[int]:
@@ -112,7 +127,7 @@ def _pays(loop: Instruction, spans: Spans, block: Block) -> bool:
     """
     body, _ = loop.called_computations()
     whole: dict[Instruction, int] = {}
-    parted = 0
+    parted = added = 0
     work = NOTHING
     for instruction in body.instructions:
         work += _work(instruction)
@@ -120,6 +135,7 @@ def _pays(loop: Instruction, spans: Spans, block: Block) -> bool:
             if has_trait(instruction, Trait.FREE):
                 continue
             taken = taken_bytes(instruction, number)
+            added += 2 * taken if _is_sum(operand, body, spans) else 0
             if _is_shared(operand, body, spans):
                 whole[operand] = max(taken, whole.get(operand, 0))
             else:
@@ -130,14 +146,21 @@ def _pays(loop: Instruction, spans: Spans, block: Block) -> bool:
     rates, (rows,), (part,) = COMMON.rates, block.lead, block.sizes
     us = work.flops / rates.contracted_ops + work.transcendentals * EXP / rates.elementwise_ops
     near = shared + parted * part // rows
-    is_long = us * known.iterations >= LEAST_US and us * part / rows >= LEAST_TRIP_US
-    return is_long and near <= CACHE_BYTES
+    trip_us = us * part / rows
+    is_long = us * known.iterations >= LEAST_US and trip_us >= LEAST_TRIP_US
+    is_little = added / rates.cached_bytes <= MOST_ADDING * trip_us
+    return is_long and is_little and near <= CACHE_BYTES
 
 
 def _is_shared(operand: Instruction, body: Computation, spans: Spans) -> bool:
-    """Whether all blocks read an element of the state whole."""
-    is_element = operand.opcode == "get-tuple-element" and operand in body.parameters[0].users
-    return is_element and spans[element_index(operand)] == WHOLE
+    """Whether every block reads an element of the state whole, its own or one of all."""
+    is_whole = operand in body.parameters[0].users and spans[element_index(operand)] == WHOLE
+    return is_whole or _is_sum(operand, body, spans)
+
+
+def _is_sum(operand: Instruction, body: Computation, spans: Spans) -> bool:
+    """Whether blocks add up an element of the state."""
+    return operand in body.parameters[0].users and spans[element_index(operand)] == SUMMED
 
 
 def _work(instruction: Instruction) -> Work:
@@ -148,10 +171,11 @@ def _work(instruction: Instruction) -> Work:
     return work_of(instruction)
 
 
-def _run_in_blocks(module: Module, loop: Instruction, block: Block) -> None:
+def _run_in_blocks(module: Module, loop: Instruction, spans: Spans, block: Block) -> None:
     """The loop and what starts it as a fusion of its own."""
     computation, (state,) = home(loop), loop.operands
     changed = _changed(loop)
+    zeros = {n: _from_zero(loop, n) for n, span in enumerate(spans) if span == SUMMED}
     for reader in tuple(loop.users):
         if element_index(reader) not in changed:
             computation.replace_uses(reader, state.operands[element_index(reader)])
@@ -160,7 +184,26 @@ def _run_in_blocks(module: Module, loop: Instruction, block: Block) -> None:
         loop = shrink(loop, unread)
         (state,) = loop.operands
     memory = [o for o in dict.fromkeys(state.operands) if is_memory(o)]
-    fused_group(module, computation, [*memory, state, loop, *loop.users], block)
+    starts = [*memory, *(z for z in zeros.values() if z.opcode == "broadcast")]
+    fused_group(module, computation, [*starts, state, loop, *loop.users], block)
+
+
+def _from_zero(loop: Instruction, number: int) -> Instruction:
+    """Let a sum over blocks begin with zero, and what it began with be added behind the loop."""
+    computation, (state,) = home(loop), loop.operands
+    start = state.operands[number]
+    ends = [u for u in loop.users if element_index(u) == number]
+    if not is_zero(start) and ends:
+        whole = element(loop, number)
+        for end in ends:
+            computation.replace_uses(end, make(end, "add", start, whole))
+            computation.remove(end)
+    zero = number_of(start, 0, start.shape.dtype)
+    if start.shape.dims:
+        zero = spread(start, zero, start.shape)
+    computation.set_operand(state, number, zero)
+    drop_unread(start)
+    return zero
 
 
 def _unread(loop: Instruction) -> set[int]:

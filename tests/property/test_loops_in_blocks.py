@@ -191,6 +191,36 @@ def test_a_text_with_its_block_is_compiled_as_it_says() -> None:
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
+# A row that stands in one place of the batch: of no block but the first.
+ROWS_ALONE = {
+    "padded": """
+  one.row = f32[1,12] slice(w), slice={[0:1], [0:12]}
+  none = f32[] constant(0)
+  p = f32[64,12] pad(one.row, none), padding=0_63x0_0
+  out = f32[64,12] add(h, p)""",
+    "beside others": """
+  one.row = f32[1,12] slice(w), slice={[0:1], [0:12]}
+  none = f32[] constant(0)
+  others = f32[63,12] broadcast(none), dimensions={}
+  p = f32[64,12] concatenate(one.row, others), dimensions={0}
+  out = f32[64,12] add(h, p)""",
+}
+
+
+@pytest.mark.usefixtures("any_loop")
+@pytest.mark.parametrize("step", ROWS_ALONE)
+def test_a_row_among_others_is_not_every_blocks(step: str) -> None:
+    """As gradients of h[0] add one."""
+    whole = program(64, "f32", "a row of each trip")
+    before = STEPS["a row of each trip"].format(r=64, t="f32")
+    assert before in whole
+    module = driver.parse(whole.replace(before, ROWS_ALONE[step]))
+    given = arguments(64, "f32")
+    expected = driver.evaluate(module, *given)
+    for one, other in zip(driver.compile(module, threads=2)(*given), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.usefixtures("any_loop")
 def test_a_long_loop_in_blocks_can_be_stopped() -> None:
     state = "(s32[], f32[64,12], f32[12,12])"

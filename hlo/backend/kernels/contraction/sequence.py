@@ -62,6 +62,7 @@ from hlo.backend.kernels.contraction.products.split import (
 )
 from hlo.backend.kernels.contraction.products.windows import in_runs
 from hlo.backend.kernels.contraction.vectors.plan import (
+    is_along_depth_alone,
     is_converted_alone,
     is_turned,
     streams,
@@ -123,7 +124,7 @@ class ContractionSequence(FactorCalls):
         c = self.in_memory(c, "lhs")
         if self._add_word_stream(c, ring, others):
             return self._made()
-        is_tiled = self._is_converted_once(c, ring)
+        is_tiled = self._is_packed_once(c, ring)
         if not is_tiled and (packing := rows_as_numbers(c, ring)) is not None:
             c = on_rows(c, packing, self._apart(packing, c, "lhs"))
         if not is_tiled and (split := split_stream(c, ring, self.next_place)) is not None:
@@ -174,10 +175,12 @@ class ContractionSequence(FactorCalls):
             return packs_computed(c, ring)
         return worded.rhs.is_joined
 
-    def _is_converted_once(self, c: Contraction, ring: Ring) -> bool:
-        """Whether few rows meet columns of another type that a loop keeps: panels of them in the
-        ring's numbers are made before the loop."""
-        return c.rhs.buffer in self.early and is_converted_alone(c, ring)
+    def _is_packed_once(self, c: Contraction, ring: Ring) -> bool:
+        """Whether few rows meet columns that a loop keeps, of another type or along depth: panels
+        of them in the ring's numbers are made before the loop."""
+        if c.rhs.buffer not in self.early:
+            return False
+        return is_converted_alone(c, ring) or is_along_depth_alone(c, ring)
 
     def _made(self) -> KernelSequence:
         pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
@@ -362,7 +365,7 @@ class ContractionSequence(FactorCalls):
             factor: Operand = getattr(plan.contraction, side)
             if self._is_prepared(factor, plan.ring) or factor.buffer in self.early:
                 plan = packed_ahead(plan, side)
-        if self._is_converted_once(plan.contraction, plan.ring):
+        if self._is_packed_once(plan.contraction, plan.ring):
             plan = replace(plan, rhs=Reading.PACKED)
         return plan
 
@@ -408,7 +411,7 @@ class ContractionSequence(FactorCalls):
         parted, parts = split
         place = self.next_place
         self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
-        is_tiled = self._is_converted_once(parted, ring)
+        is_tiled = self._is_packed_once(parted, ring)
         if not is_tiled and streams(parted, ring):
             self.sums = parts_sums(vector_sums(parted, ring), parts)
             self._stream(parted, ring, None, place)
