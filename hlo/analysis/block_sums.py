@@ -96,8 +96,10 @@ def added_cuts(instruction: Instruction, block: Block) -> list[Cut] | None:
 
 
 def _scaled(product: Instruction) -> list[Cut] | None:
-    """A multiple of a sum by one number."""
+    """A multiple of a sum by one number. Of integers a quotient is none: it is cut off."""
     left, right = product.operands
+    if product.opcode == "divide" and product.shape.dtype.is_integral:
+        return None
     if is_spread_number(right):
         return [(left, SUMMED), (right, WHOLE)]
     if is_spread_number(left) and product.opcode == "multiply":

@@ -354,12 +354,41 @@ class _Element:
         for span in (block.all, PLACED, SUMMED, WHOLE):
             if span == PLACED and not is_memory(start):
                 continue
-            if span == SUMMED and not may_be_summed:
+            if span == SUMMED and not (may_be_summed and _only_grows(root, block)):
                 continue
             found = _asked(root.computation, root, span, block)
             if found is not None:
                 self.asked[span] = found
         self.spans = list(self.asked)
+
+
+def _only_grows(root: Instruction, block: Block) -> bool:
+    """Whether what a trip makes of an element of the state is that element and what is added to it:
+    each block goes on from what the ones before it have added up, which a factor, say, would
+    multiply once more.
+    """
+    assert root.computation is not None, "a root stands in a body"
+    place, found = root.computation.root.operands.index(root), 0
+    waiting: list[tuple[Instruction, tuple[Instruction, ...], bool]] = [(root, (), True)]
+    while waiting:
+        value, fusions, is_plain = waiting.pop()
+        source = value.operands[0] if value.opcode == "get-tuple-element" else value
+        if source.opcode == "fusion":
+            (inside,) = source.called_computations()
+            is_element = value is not source
+            made = inside.root.operands[element_index(value)] if is_element else inside.root
+            waiting.append((made, (*fusions, source), is_plain))
+        elif source.opcode == "parameter" and fusions:
+            waiting.append((fusions[-1].operands[number(source)], fusions[:-1], is_plain))
+        elif source.opcode == "parameter":
+            found += 1
+            if not is_plain or element_index(value) != place:
+                return False
+        else:
+            goes_on = is_plain and value.opcode == "add"
+            cuts = added_cuts(value, block) or ()
+            waiting += [(o, fusions, goes_on) for o, span in cuts if span == SUMMED]
+    return found == 1
 
 
 def _asked(computation: Computation, root: Instruction, span: Span, block: Block) -> Asked | None:

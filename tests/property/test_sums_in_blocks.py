@@ -201,3 +201,60 @@ def test_a_sum_that_a_trip_reads_stays_a_loop() -> None:
     module = driver.parse(text)
     assert not any(in_blocks(c.instructions) for c in driver.optimize(module).computations)
     assert_same(module, arguments(64, "f32", "rows"), 1e-4)
+
+
+DECAYING = """  tenth = {t}[] constant(0.9)
+  tenths = {t}[12,7] broadcast(tenth), dimensions={{}}
+  less = {t}[12,7] multiply(sum, tenths)
+  more = {t}[12,7] add(new, less)"""
+TURNED = """  turned = {t}[12,12] transpose(sum), dimensions={{1,0}}
+  more = {t}[12,12] add(new, turned)"""
+
+
+@pytest.mark.usefixtures("any_loop")
+@pytest.mark.parametrize("starts", ["given", "zero"])
+def test_a_sum_that_decays_stays_a_loop(starts: str) -> None:
+    """Each block goes on from the sum of those before it, which must not decay once more."""
+    text = program(64, "f32", "a product", starts=starts)
+    grows = "  more = f32[12,7] add(new, sum)"
+    assert grows in text
+    module = driver.parse(text.replace(grows, DECAYING.format(t="f32")))
+    assert not any(in_blocks(c.instructions) for c in driver.optimize(module).computations)
+    assert_same(module, arguments(64, "f32", "a product"), 1e-4)
+
+
+@pytest.mark.usefixtures("any_loop")
+@pytest.mark.parametrize("starts", ["given", "zero"])
+def test_a_sum_that_is_turned_in_each_trip_stays_a_loop(starts: str) -> None:
+    text = program(64, "f32", "a product", starts=starts)
+    text = text.replace("dot(h, x), lhs", "dot(h, next), lhs").replace("f32[12,7]", "f32[12,12]")
+    grows = "  more = f32[12,12] add(new, sum)"
+    assert grows in text
+    module = driver.parse(text.replace(grows, TURNED.format(t="f32")))
+    assert not any(in_blocks(c.instructions) for c in driver.optimize(module).computations)
+    given = arguments(64, "f32", "a product")
+    given[1] = np.random.default_rng(1).standard_normal((12, 12)).astype(np.float32)
+    assert_same(module, given, 1e-4)
+
+
+@pytest.mark.usefixtures("any_loop")
+def test_a_mean_of_integers_is_cut_off_once() -> None:
+    """A third of a sum is not the sum of the blocks' thirds."""
+    counts = f"""  whole = s32[{64},12] convert(h)
+  none = s32[] constant(0)
+  p = s32[12] reduce(whole, none), dimensions={{0}}, to_apply=sum_of
+  three = s32[] constant(3)
+  threes = s32[12] broadcast(three), dimensions={{}}
+  new = s32[12] divide(p, threes)"""
+    text = program(64, "f32", "rows")
+    text = text.replace("f32[12] ", "s32[12] ").replace("f32[12],", "s32[12],")
+    text = text.replace(
+        "  new = s32[12] reduce(h, nought), dimensions={0}, to_apply=sum_of", counts
+    )
+    text = text.replace("a = f32[]", "a = s32[]").replace("b = f32[]", "b = s32[]")
+    text = text.replace("ROOT r = f32[] add", "ROOT r = s32[] add").replace("f32[12])", "s32[12])")
+    module = driver.parse(text.replace("  zeros = s32[12] broadcast(nought), dimensions={}\n", ""))
+    given = arguments(64, "f32", "rows")
+    given[0] *= 40
+    given[1] = np.arange(12, dtype=np.int32)
+    assert_same(module, given, 1e-3)
