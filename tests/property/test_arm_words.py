@@ -10,7 +10,7 @@ from msgspec.structs import replace
 import hlo
 from hlo import driver
 from hlo.backend.kernels.contraction.microkernels.tile_shape import row_steps
-from hlo.backend.kernels.contraction.vectors.word_stream import SQUARES_ROWS
+from hlo.backend.kernels.contraction.vectors.word_plan import SQUARES_ROWS
 from hlo.ir.module import Module
 from hlo.machine import NAMED, Machine
 from tests.support import emulated_arm

@@ -15,7 +15,7 @@ import pytest
 
 import hlo
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.kernels.contraction import sequence
+from hlo.backend.kernels.contraction import repaired
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.contraction.convolutions import form as convolution_form
 from hlo.backend.kernels.contraction.convolutions import look
@@ -165,7 +165,7 @@ def test_results_are_what_the_interpreter_has_at_length(seed: int) -> None:
 
 def test_the_draws_are_repaired_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
     ways: set[str] = set()
-    real = sequence.look_kernel
+    real = repaired.look_kernel
 
     def noting(form: Form, sides: tuple[int, ...]) -> Kernel:
         way = "one position in several images" if form.is_uniform else "positions side by side"
@@ -183,7 +183,7 @@ def test_the_draws_are_repaired_in_every_way(monkeypatch: pytest.MonkeyPatch) ->
             ways.add("many features")
         return real(form, sides)
 
-    monkeypatch.setattr(sequence, "look_kernel", noting)
+    monkeypatch.setattr(repaired, "look_kernel", noting)
     for seed in SEEDS:
         with limits(seed):
             contraction_kernels(hlo.parse(Drawn(seed).text).entry.root, target_of())
