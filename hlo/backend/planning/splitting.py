@@ -51,8 +51,11 @@ class Hot(Struct, frozen=True):
     alone: dict[int, int]
 
     def read_by(self, run: Run) -> Hot:
-        """Without what a run only writes: who reads that pays for it."""
-        return replace(self, written=self.written - (set(run.results) - set(run.operands)))
+        """Without what a run only writes: who reads that pays for it. What a kernel reads that is
+        not split pays all the same, since it was split where it was written.
+        """
+        only = {a for a in run.results if a not in run.operands and not self.alone.get(a)}
+        return replace(self, written=self.written - only)
 
     def crossing(self, plan: BufferPlan, kernel: Kernel, allocations: Iterable[int]) -> int:
         """Bytes of a kernel's allocations of which a split has half written in another's cache:

@@ -157,6 +157,54 @@ def test_steps_are_split_by_what_a_part_costs(share_us: float, *, is_split: bool
     assert is_loop_split(Compilation(module, threads=2, passes="", machine=machine)) == is_split
 
 
+READ_BY_ONE = """HloModule m
+sum {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b) }}
+c {{ s = (s32[], f32[50,100], f32[200,100], s32[200,1]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(1000)
+  ROOT p = pred[] compare(i, n), direction=LT }}
+b {{ s = (s32[], f32[50,100], f32[200,100], s32[200,1]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[50,100] get-tuple-element(s), index=1
+  x = f32[200,100] get-tuple-element(s), index=2
+  at = s32[200,1] get-tuple-element(s), index=3
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  f = f32[] convert(i)
+  fs = f32[200,100] broadcast(f), dimensions={{}}
+  a = f32[200,100] add(x, fs)
+  {made}
+  y = f32[50,100] scatter(h, at, z), update_window_dims={{1}}, inserted_window_dims={{0}},
+    scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=sum
+  ROOT t = (s32[], f32[50,100], f32[200,100], s32[200,1]) tuple(j, y, x, at) }}
+ENTRY e {{
+  zero = s32[] constant(0)
+  h = f32[50,100] parameter(0)
+  x = f32[200,100] parameter(1)
+  at = s32[200,1] parameter(2)
+  t = (s32[], f32[50,100], f32[200,100], s32[200,1]) tuple(zero, h, x, at)
+  ROOT w = (s32[], f32[50,100], f32[200,100], s32[200,1]) while(t), condition=c, body=b
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("made", "is_split"),
+    [
+        ("z = f32[200,100] sine(a)", False),  # half of it would come from the other processor
+        (
+            "q = f32[200,100] sine(a)\n r = f32[200,100] atan2(q, a)\n z = f32[200,100] tanh(r)",
+            True,
+        ),
+    ],
+)
+def test_what_one_thread_reads_is_split_for_much_arithmetic(made: str, *, is_split: bool) -> None:
+    module = driver.optimize(parse(READ_BY_ONE.format(made=made)))
+    machine = replace(NAMED["x86-64-v4"], rates=Rates())
+    assert is_loop_split(Compilation(module, threads=2, passes="", machine=machine)) == is_split
+
+
 EDGES = """HloModule m
 c { s = (s32[], f32[200,220], f32[200,220]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
