@@ -6,7 +6,6 @@ A kernel and its loops are made of one plan, the loops only where somebody looks
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hlo.backend.kernels.contraction.packing.form import Packing
@@ -21,8 +20,6 @@ if TYPE_CHECKING:  # of some contractions alone
     from hlo.backend.kernels.contraction.matrix_units.product import AmxProduct
     from hlo.backend.kernels.contraction.vectors.gemv import Axpys, Dots
     from hlo.backend.kernels.contraction.vectors.word_stream import WordStream
-
-Shown = Callable[[], LoopSchedule]
 
 
 def product(plan: ProductPlan, epilogue: Epilogue | None) -> LoopSchedule:
