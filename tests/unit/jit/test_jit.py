@@ -209,9 +209,15 @@ def test_closed_over_values_and_threads() -> None:
 
 
 def grown(call: Any, count: int) -> int:
-    """The bytes that Python holds more after so many calls."""
+    """The bytes that Python holds more after so many calls: the least of three times, for what
+    another module keeps from its first use on may fall into one of them.
+    """
     for _ in range(50):
         call()
+    return min(held_more(call, count) for _ in range(3))
+
+
+def held_more(call: Any, count: int) -> int:
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
