@@ -375,7 +375,7 @@ class _Cutting:
 
     def _within(self, like: Instruction, start: Instruction, last: int) -> Instruction:
         """clamp(0, start, last): where blocks start is known not to be elsewhere, so that places
-        that are counted from there are indices (backend/emitters/counted_places.py).
+        that are counted from there are indices (backend/emitters/affine_gathers.py).
         """
         limits = [
             self._made.new("constant", start.shape, (), {"literal": _number(n)}, like=like)

@@ -3,7 +3,7 @@
 A pass is a function `Module -> bool changed`; its keyword parameters are its options; the first
 line of its docstring is its entry in `--list-passes`. A pass that XLA has bears XLA's name, in
 XLA's spelling; the others are ours. Some passes are about ops that few programs have: these say so
-in NEEDS, and most are imported by rare.py.
+in NEEDS, and most are imported by pass_lookup.py.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ class Catalogue(MutableMapping[str, Pass]):
 
 
 def _rare(name: str) -> Pass:
-    from hlo.passes.rare import rare_pass  # many programs need none of them
+    from hlo.passes.pass_lookup import named_pass  # many programs need none of them
 
-    return rare_pass(name)
+    return named_pass(name)
 
 
 CATALOGUE = Catalogue()

@@ -4,7 +4,7 @@
 
 Gradients of least squares, biconjugate gradients, normal equations, power iterations for singular
 values: both products take as long as the matrix comes from memory. Their kernel takes some rows
-through both while these are in a core's cache (contraction/both_ways.py).
+through both while these are in a core's cache (contraction/gemv_pair.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 A triangular factor's product is half the work. Whether it may be left out, the run decides: it
 looks whether the factor is zero there and what it meets is finite
-(contraction/products/zero_look.py), so that what is said here need not be proved, and other passes
+(contraction/products/zero_check.py), so that what is said here need not be proved, and other passes
 may do with the dot what they like.
 """
 

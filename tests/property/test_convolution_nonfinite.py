@@ -15,10 +15,10 @@ import pytest
 
 import hlo
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.kernels.contraction import repaired
+from hlo.backend.kernels.contraction import repaired_convolution
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.contraction.convolutions import form as convolution_form
-from hlo.backend.kernels.contraction.convolutions import look
+from hlo.backend.kernels.contraction.convolutions import repair_check
 from hlo.backend.kernels.contraction.convolutions.form import Form
 from hlo.backend.kernels.contraction.convolutions.panel import Panel
 from tests.support.contraction_harness import target_of
@@ -108,13 +108,13 @@ def limits(seed: int) -> Iterator[None]:
     """Some draws take kernels for large ones, some look at the results before the kernel."""
     rng = np.random.default_rng([seed, 1])
     near, few = rng.choice([0, convolution_form.NEAR_BYTES]), int(rng.choice([1, 3]))
-    check = int(rng.choice([0, look.CHECK]))
-    large = int(rng.choice([0, look.LARGE_BYTES]))
+    check = int(rng.choice([0, repair_check.CHECK]))
+    large = int(rng.choice([0, repair_check.LARGE_BYTES]))
     with (
         patch.object(convolution_form, "NEAR_BYTES", near),
         patch.object(convolution_form, "FEW_IMAGES", few),
-        patch.object(look, "CHECK", check),
-        patch.object(look, "LARGE_BYTES", large),
+        patch.object(repair_check, "CHECK", check),
+        patch.object(repair_check, "LARGE_BYTES", large),
     ):
         yield
 
@@ -165,14 +165,16 @@ def test_results_are_what_the_interpreter_has_at_length(seed: int) -> None:
 
 def test_the_draws_are_repaired_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
     ways: set[str] = set()
-    real = repaired.look_kernel
+    real = repaired_convolution.check_kernel
 
     def noting(form: Form, sides: tuple[int, ...]) -> Kernel:
         way = "one position in several images" if form.is_uniform else "positions side by side"
         holes = any(s.window.base_dilation > 1 for s in form.spatial)
         ways.update({way, f"{way}, holes" if holes else way, f"{sides} meet zeros"})
-        ways.add("kernel first" if look.reads_factors_first(form, sides) else "results first")
-        if look.reads_results_alone(form, sides):
+        ways.add(
+            "kernel first" if repair_check.reads_factors_first(form, sides) else "results first"
+        )
+        if repair_check.reads_results_alone(form, sides):
             ways.add("no look")
         for side, factor in enumerate(("base", "kernel")):
             panel = Panel.of(form, side)
@@ -183,7 +185,7 @@ def test_the_draws_are_repaired_in_every_way(monkeypatch: pytest.MonkeyPatch) ->
             ways.add("many features")
         return real(form, sides)
 
-    monkeypatch.setattr(repaired, "look_kernel", noting)
+    monkeypatch.setattr(repaired_convolution, "check_kernel", noting)
     for seed in SEEDS:
         with limits(seed):
             contraction_kernels(hlo.parse(Drawn(seed).text).entry.root, target_of())

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from hlo.later import Later
+from hlo.lazy_functions import LazyModule
 from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS
 from hlo.ops.module_attributes import MODULE_ATTRS
 
@@ -19,7 +19,7 @@ def test_a_module_is_loaded_at_the_first_call_and_once() -> None:
         loads.append("loaded")
         return cast("ModuleType", SimpleNamespace(twice=lambda x: 2 * x))
 
-    later = Later(load)
+    later = LazyModule(load)
     twice = later.twice
     assert not loads
     assert [twice(3), later.twice(4)] == [6, 8]
@@ -33,7 +33,7 @@ def test_what_a_function_makes_waits_for_its_first_call() -> None:
         made.append(n)
         return lambda x: x + n
 
-    later = Later(lambda: cast("ModuleType", SimpleNamespace(adding=adding)))
+    later = LazyModule(lambda: cast("ModuleType", SimpleNamespace(adding=adding)))
     five = later.adding.of(5)
     assert not made
     assert [five(1), five(2)] == [6, 7]
@@ -41,7 +41,7 @@ def test_what_a_function_makes_waits_for_its_first_call() -> None:
 
 
 def test_a_name_that_the_module_lacks_is_an_error_when_it_is_called() -> None:
-    later = Later(lambda: ModuleType("empty"))
+    later = LazyModule(lambda: ModuleType("empty"))
     with pytest.raises(AttributeError, match="nothing"):
         later.nothing()
 

@@ -189,7 +189,7 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 # Whose names are known at run time only.
 BY_NAME = {
     "hlo/__init__.py": "the public names, each at its first use",
-    "hlo/passes/rare.py": "a pass by its own name, where a program has the ops that it is about",
+    "hlo/passes/pass_lookup.py": "a pass by its own name, where a program has the ops it is about",
     "hlo/tools/jax_door.py": "jax, if it is there, without its types",
 }
 

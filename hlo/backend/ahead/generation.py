@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ahead.merging import merged
-from hlo.backend.entry import copying_ir, exact_ir, wide_ir
+from hlo.backend.entry import copying_ir, float_libcalls_ir, int128_libcalls_ir
 from hlo.backend.entry.c_call_ir import ALIGNMENT
 from hlo.backend.ir.ir_module import LAPACK, IrModule
 from hlo.backend.ir.procedure import Unit
@@ -165,15 +165,19 @@ def library(module: IrModule) -> Part:
 
 def _called(body: bytes, *, copies: bool) -> tuple[str, ...]:
     """What we have that an object names."""
-    names = (*exact_ir.NAMES, *wide_ir.NAMES, *(copying_ir.NAMES if copies else ()))
+    names = (
+        *float_libcalls_ir.NAMES,
+        *int128_libcalls_ir.NAMES,
+        *(copying_ir.NAMES if copies else ()),
+    )
     return tuple(name for name in names if any(form in body for form in _forms(name)))
 
 
 def _defined(names: Sequence[str], machine: Machine) -> IrModule:
     """Functions of ours by their names."""
     unit = Unit()
-    exact_ir.define(unit, [name for name in names if name in exact_ir.NAMES])
-    wide_ir.define(unit, [name for name in names if name in wide_ir.NAMES])
+    float_libcalls_ir.define(unit, [name for name in names if name in float_libcalls_ir.NAMES])
+    int128_libcalls_ir.define(unit, [name for name in names if name in int128_libcalls_ir.NAMES])
     copied = [name for name in names if name in copying_ir.NAMES]
     copying_ir.define(unit, copied, f"i{8 * machine.address_bytes}")
     return IrModule(unit.text(), tuple(names), machine=machine)

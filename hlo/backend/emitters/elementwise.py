@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.emitters.given import Given
 from hlo.backend.emitters.lanes import closed, opened, unsupported
+from hlo.backend.emitters.op_context import OpContext
 from hlo.backend.emitters.table import EMITTERS, ByKind
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
@@ -35,7 +35,7 @@ def emit(
     """The lanes of `opcode` applied to the operands' lanes."""
     emitter = EMITTERS[opcode]
     if not isinstance(emitter, ByKind):
-        return emitter(Given(w, target, operands, operand_types, result, attrs))
+        return emitter(OpContext(w, target, operands, operand_types, result, attrs))
     dtype = operand_types[0]
     if dtype.is_complex:
         if emitter.complex_ is None:

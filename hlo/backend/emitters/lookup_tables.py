@@ -2,7 +2,7 @@
 
     code of the root = table[code of the source], as all between depends on the source alone
 
-The table is filled when the executable is made (ir/filling.py), by the chain itself, so that
+The table is filled when the executable is made (ir/table_filling.py), by the chain itself, so that
 the bits are those of the ops. Sixteen entries take 9 cycles of the load ports (normally distributed
 numbers touch a few KB); an exponential rounded to bf16 takes 14 of the arithmetic ones, each sum or
 product 2.5.
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from hlo.backend.emitters import constants
 from hlo.backend.emitters.applied import apply
-from hlo.backend.ir import filling
+from hlo.backend.ir import table_filling
 from hlo.backend.ir.values import counted, poison
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
@@ -48,7 +48,7 @@ def _table(nest: Nest, expression: Expression, chain: Chain) -> Value:
             digest = hasher(inner.text().encode())
             name = f"hlo.codes.{digest.hexdigest()[:20]}"
             kind = types.storage_scalar(chain.root.shape.dtype)
-            filling.enter(nest.w, name, f"[{entries + _EXTRA} x {kind}]", inner)
+            table_filling.enter(nest.w, name, f"[{entries + _EXTRA} x {kind}]", inner)
             found = entry.memo["table", chain.root, chain.source] = Value(f"@{name}", "ptr")
     assert isinstance(found, Value), "an address under this key"
     return found

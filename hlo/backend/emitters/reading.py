@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.loops.narrowest import Narrowest
+from hlo.backend.loops.post_dominators import PostDominators
 from hlo.backend.loops.reading import arrays_of, names_read
 from hlo.backend.loops.schedule import Reduction
 from hlo.backend.loops.trace import trace
@@ -17,7 +17,7 @@ def shown(elemental: Elemental, reduction: Instruction, form: Reduction) -> Redu
     roots = arrays_of(reduction)
     met = trace(elemental.expression, roots)
     costly = {*met.heavy_at, *met.rounded_at}
-    last = map(Narrowest().of, costly)  # in whose place they are kept
+    last = map(PostDominators().of, costly)  # in whose place they are kept
     asked = {*costly, *last, *(read.source for read in met.reads)}
     saved = elemental.saved.items()
     fills = (i.name for i, s in saved if i in asked and s.is_touched and not s.is_filled)

@@ -17,7 +17,7 @@ from hlo.analysis.reducers import Reducer, reducer_of
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.blocked_sums import BlockedSums, Step, looped
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.emitters.joining import Accumulators, Joining
+from hlo.backend.emitters.horizontal_reduction import Accumulators, HorizontalReduction
 from hlo.backend.emitters.reading import shown
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
@@ -97,9 +97,9 @@ class Space(Struct):
     instruction: Instruction
 
     @property
-    def joining(self) -> Joining:
+    def joining(self) -> HorizontalReduction:
         """Of its partial results."""
-        return Joining(self.elemental, self.reducer, self.kinds)
+        return HorizontalReduction(self.elemental, self.reducer, self.kinds)
 
     # -- each lane for itself ----------------------------------------------------------------
 

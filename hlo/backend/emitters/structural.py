@@ -30,7 +30,7 @@ def _reduce(e: Elemental, instruction: Instruction, at: Sequence[Index], path: P
 
 
 def _gather(e: Elemental, instruction: Instruction, at: Sequence[Index], _: Path) -> list[Lanes]:
-    from hlo.backend.emitters.counted_places import looked_up
+    from hlo.backend.emitters.affine_gathers import looked_up
 
     found = [looked_up(e, instruction, index) for index in at]
     left = [index for index, lanes in zip(at, found, strict=True) if lanes is None]

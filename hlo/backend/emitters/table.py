@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hlo.backend.emitters.given import Given, Special
+from hlo.backend.emitters.op_context import OpContext, Special
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.math.term import Term
-from hlo.later import Later
+from hlo.lazy_functions import LazyModule
 
 if TYPE_CHECKING:
     from hlo.backend.math.complex_term import Complex
@@ -72,7 +72,7 @@ def _pair(opcode: str) -> Callable[..., Complex | Term]:
 def _special(opcode: str) -> Special:
     """One of specials.py, which is imported when a program first has such an op."""
 
-    def applied(given: Given) -> Lanes:
+    def applied(given: OpContext) -> Lanes:
         from hlo.backend.emitters.specials import SPECIALS
 
         return SPECIALS[opcode](given)
@@ -104,8 +104,8 @@ def _rounding() -> ModuleType:
     return rounding
 
 
-floats, integers = Later(_floats), Later(_integers)
-extremes, rounding = Later(_extremes), Later(_rounding)
+floats, integers = LazyModule(_floats), LazyModule(_integers)
+extremes, rounding = LazyModule(_extremes), LazyModule(_rounding)
 
 EMITTERS: dict[str, ByKind | Special] = {
     "abs": ByKind(

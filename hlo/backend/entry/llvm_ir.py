@@ -31,13 +31,13 @@ from hlo.backend.entry.loop_ir import (
 from hlo.backend.entry.process import POLL_STEP
 from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
 from hlo.backend.ir.definitions import symbol
-from hlo.backend.ir.filling import apart
 from hlo.backend.ir.grouping import MOST_LINES, grouped, processors
 from hlo.backend.ir.interface import MEMCPY, NULL, Prototype, prototype
 from hlo.backend.ir.ir_module import AWAKE, ENTRY, FILL, PARALLEL, WAKE, IrModule
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.procedure import Procedure
 from hlo.backend.ir.shared_functions import shared, shared_often
+from hlo.backend.ir.table_filling import apart
 from hlo.backend.ir.values import Value
 from hlo.backend.ir.words import Word
 from hlo.backend.isa.generic import FloatMode

@@ -1,8 +1,8 @@
 """The functions that all programs of a process share, as their callers know them: symbols,
 prototypes and words of memory.
 
-Who writes them: call_ir.py, block_ir.py, scalar_ir.py, run_ir.py, pool_ir.py and pool_door_ir.py,
-none of which is needed where their objects were kept.
+Who writes them: call_ir.py, block_ir.py, scalar_ir.py, run_ir.py, pool_ir.py and
+pool_interface_ir.py, none of which is needed where their objects were kept.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ POOL_PROCESSORS = "hlo_pool_processors"
 WORKERS_KNOWN = 256  # Further ones run wherever the system puts them.
 PROCESSOR_WORDS = 16  # Of 64 processors each.
 
-# -- the door to the pool (pool_door_ir.py) ------------------------------------------------------
+# -- the door to the pool (pool_interface_ir.py) ---------------------------------------------------
 
 POOL_CELLS = "hlo_pool_cells"
 POOL_CELLS_BYTES = 64

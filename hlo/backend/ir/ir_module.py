@@ -8,7 +8,9 @@ from hlo.backend.ir.interface import prototype
 from hlo.machine import Machine
 
 ENTRY = "hlo_entry"
-FILL = "hlo_fill"  # The symbol that fills the tables of a program, if it has any (filling.py).
+FILL = (
+    "hlo_fill"  # The symbol that fills the tables of a program, if it has any (table_filling.py).
+)
 # The pool's parallel loop, what wakes its workers, and what asks whether any are awake:
 # hlo/backend/entry/pool_ir.py.
 PARALLEL = prototype("void", "hlo_parallel", "ptr", "ptr", *["i64"] * 6, "ptr")

@@ -25,11 +25,11 @@ class Target(Struct, frozen=True):
     """mode: "strict" or "fast", HLO's numerics modes. debug_locations: lines of IR say which
     instruction they come from. schedules: takes those of the kernels that are made, where somebody
     asks for them.
-    fills: whether what loads the code fills its tables (ir/filling.py). is_small: whether little
-    code is worth more than fast code, where results do not depend on it. seeks_lapack: whether
-    LAPACK's routines have to be found in this process; else whoever links the code has them all.
-    is_alone: whether one thread runs all of it: what only several make fast is left out, where
-    results do not depend on it.
+    fills: whether what loads the code fills its tables (ir/table_filling.py). is_small: whether
+    little code is worth more than fast code, where results do not depend on it. seeks_lapack:
+    whether LAPACK's routines have to be found in this process; else whoever links the code has
+    them all. is_alone: whether one thread runs all of it: what only several make fast is left out,
+    where results do not depend on it.
     """
 
     machine: Machine

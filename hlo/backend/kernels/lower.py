@@ -16,8 +16,8 @@ from math import prod
 
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.writer import Value
-from hlo.backend.kernels.fetching import fetch_ahead, fetched
 from hlo.backend.kernels.kept import KeptBlock, KeptStrip, kept_of
+from hlo.backend.kernels.prefetching import fetched, prefetch_rows
 from hlo.backend.kernels.stored import memory_of, place_of, store
 from hlo.backend.lanes import access
 from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_between, masked_loop
@@ -308,7 +308,7 @@ class _Lowering:
         if self.schedule.tile is not None:
             rows = self._tiled(rows[0])
         self._store([[*row, v] for v in last for row in rows])
-        fetch_ahead(self.elemental, self.schedule, rows, last)
+        prefetch_rows(self.elemental, self.schedule, rows, last)
 
     def _store(self, rows: list[Row]) -> None:
         """Everything is evaluated before the first store: an output may lie over an operand."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hlo.analysis.reducers import reducer_of
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.emitters.joining import Accumulators
+from hlo.backend.emitters.horizontal_reduction import Accumulators
 from hlo.backend.emitters.reduction import Space, space_of
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.carried_sums import Carried

@@ -154,9 +154,9 @@ class Runs:
 
 
 def _run_module() -> IrModule:
-    from hlo.backend.entry import pool_door_ir
+    from hlo.backend.entry import pool_interface_ir
 
-    return IrModule(pool_door_ir.text(processor()), (process.ENTER.symbol,))
+    return IrModule(pool_interface_ir.text(processor()), (process.ENTER.symbol,))
 
 
 @once

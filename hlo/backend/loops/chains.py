@@ -34,7 +34,7 @@ _SMALL_ROUNDING = 16  # Vector instructions of rounding to a float of 8 bits or 
 
 def chain_to(expression: Expression, root: Instruction) -> Chain | None:
     """The chain to an op's result where it is looked up: where the machine gathers quickly and the
-    target fills tables (ir/filling.py); else None.
+    target fills tables (ir/table_filling.py); else None.
     """
     if root not in expression.chains:
         target = expression.target

@@ -12,8 +12,8 @@ from math import prod
 from msgspec.structs import replace
 
 from hlo.backend.loops.domain import covers
-from hlo.backend.loops.narrowest import Narrowest
 from hlo.backend.loops.nest_schedule import Keep, NestSchedule
+from hlo.backend.loops.post_dominators import PostDominators
 from hlo.indexing import affine
 from hlo.indexing.affine import Index
 from hlo.ir import dtype as dt
@@ -33,7 +33,7 @@ def choose_rows(schedule: NestSchedule) -> NestSchedule:
     remarks: list[str] = []
     total = 0
     first, second = schedule.machine.first_cache.bytes, schedule.machine.second_cache.bytes
-    narrowest = Narrowest()
+    narrowest = PostDominators()
     wanted: dict[Instruction, tuple[tuple[int, ...], bool]] = {}
     for asked, inner in _worth_a_row(schedule).items():
         last = narrowest.of(asked)

@@ -3,7 +3,8 @@
     fusion(x), calls=c  =>  call(x), to_apply=c
 
 where a path through c, and through fusions in it, is long, or where c joins very many arrays: a
-table copies them (kernels/joined.py), where one kernel would be a nest of loops for each.
+table copies them (kernels/concatenate_table.py), where one kernel would be a nest of loops for
+each.
 
 A kernel's expression is evaluated from its results on, each op asking for its operands' elements
 (emitters/elemental.py): how deep that goes is bounded here, once for all that evaluates so. Calls

@@ -34,9 +34,9 @@ def kernel_makers(
         case KernelFamily.LOOPS:
             return _row_loop() if is_row_loop(instruction) else _fused()
         case KernelFamily.JOINED:
-            from hlo.backend.kernels.joined import joined_kernel
+            from hlo.backend.kernels.concatenate_table import concatenate_kernel
 
-            return (joined_kernel,)
+            return (concatenate_kernel,)
         case KernelFamily.CONTRACTION:
             from hlo.backend.kernels.contraction.contraction import contraction_kernels
 

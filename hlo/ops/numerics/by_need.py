@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from hlo.later import Later
+from hlo.lazy_functions import LazyModule
 
 
 def _complexes() -> ModuleType:
@@ -34,7 +34,7 @@ def _representation() -> ModuleType:
     return representation
 
 
-complexes = Later(_complexes)
-integers = Later(_integers)
-reals = Later(_reals)
-representation = Later(_representation)
+complexes = LazyModule(_complexes)
+integers = LazyModule(_integers)
+reals = LazyModule(_reals)
+representation = LazyModule(_representation)

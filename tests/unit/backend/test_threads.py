@@ -15,7 +15,7 @@ import pytest
 
 from hlo import driver
 from hlo.backend.compilation import Compilation
-from hlo.backend.entry import pool_door_ir, pool_ir, process
+from hlo.backend.entry import pool_interface_ir, pool_ir, process
 from hlo.backend.linking import native
 from hlo.backend.planning.program import KernelStep
 from hlo.backend.planning.steps import program_of
@@ -107,7 +107,7 @@ for call in range(40):
 
 def test_the_pool_is_made_when_short_programs_ask_for_it_again_and_again() -> None:
     """Not for the first few, which would wait for it longer than they take."""
-    code = PROCESS.format(asked=pool_door_ir.ASKED)
+    code = PROCESS.format(asked=pool_interface_ir.ASKED)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

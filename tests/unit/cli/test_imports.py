@@ -92,7 +92,7 @@ print(*sorted(sys.modules))
 OTHERS = {
     "lark", "html", "difflib", "fractions", "rich", "click", "json", "hashlib",
     "concurrent", "ml_dtypes",
-    "hlo.passes.rare", "hlo.passes.padding", "hlo.interpreter", "hlo.backend.padded",
+    "hlo.passes.pass_lookup", "hlo.passes.padding", "hlo.interpreter", "hlo.backend.padded",
     "hlo.backend.host", "hlo.backend.entry.handler_ir", "hlo.backend.entry.polling",
     "hlo.backend.loops.nests", "hlo.backend.loops.placing", "hlo.backend.loops.printing",
     "hlo.backend.isa.neon", "hlo.backend.isa.arm32", "hlo.backend.isa.riscv",

@@ -1,6 +1,6 @@
-"""Calls: the kernels of a contraction in their order, and the looks at factors that some wait for.
+"""Calls: the kernels of a contraction in their order, and the checks of factors that some wait for.
 
-What is right for ordinary numbers alone is told by a byte: 0, unless a look finds others; kernels
+What is right for ordinary numbers alone is told by a flag: 0, unless a check finds others; kernels
 that make the product once more run where it is not.
 """
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hlo.backend.ir.kernel import Kernel, KernelCall
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.problem.axes import Contraction
-from hlo.backend.kernels.contraction.problem.beginnings import start_buffers
+from hlo.backend.kernels.contraction.problem.offsets import start_buffers
 from hlo.backend.kernels.contraction.problem.work import copy_work
 from hlo.backend.loops.schedule import LoopSchedule, Plan
 
@@ -43,11 +43,11 @@ class Calls:
         self.target.shown(kernel, schedule)
         self.calls.append(KernelCall(kernel, buffers, is_early=is_early))
 
-    def only_if(self, told: int, first: int) -> None:
+    def only_if(self, flag: int, first: int) -> None:
         """Calls from number `first` on run only where the byte at a place says so."""
-        self.calls[first:] = [replace(call, when=told) for call in self.calls[first:]]
+        self.calls[first:] = [replace(call, when=flag) for call in self.calls[first:]]
 
-    def told(
+    def flagged(
         self,
         c: Contraction,
         factors: Sequence[tuple[str, int]],
@@ -57,45 +57,45 @@ class Calls:
     ) -> int:
         """A byte that says whether factors have subnormal numbers, or others had (before)."""
         # Of bf16 on some machines alone.
-        from hlo.backend.kernels.contraction.words.subnormal_look import subnormal_kernel
+        from hlo.backend.kernels.contraction.words.subnormal_check import subnormal_kernel
 
-        looks = ((subnormal_kernel(c, side), side, "subnormal numbers") for side, _ in factors)
-        return self._told(c, looks, is_early=is_early, before=before)
+        checks = ((subnormal_kernel(c, side), side, "subnormal numbers") for side, _ in factors)
+        return self._flagged(c, checks, is_early=is_early, before=before)
 
-    def told_of_zeros(self, c: Contraction) -> int:
+    def flagged_zeros(self, c: Contraction) -> int:
         """A byte that says whether factors are not zero where bands say so, or what is not finite
         would meet such zeros.
         """
         # Only programs with triangles or bands have such zeros.
-        from hlo.backend.kernels.contraction.products.zero_look import looks_of
+        from hlo.backend.kernels.contraction.products.zero_check import checks_of
 
-        return self._told(c, looks_of(c))
+        return self._flagged(c, checks_of(c))
 
-    def _told(
+    def _flagged(
         self,
         c: Contraction,
-        looks: Iterable[tuple[Kernel, str, str]],
+        checks: Iterable[tuple[Kernel, str, str]],
         *,
         is_early: bool = False,
         before: int | None = None,
     ) -> int:
-        """looks: kernels, the factors that they look at, and what for."""
-        from hlo.backend.kernels.contraction.told import (
-            TOLD_BYTES,
-            told_again_kernel,
-            untold_kernel,
+        """checks: kernels, the factors that they check, and what for."""
+        from hlo.backend.kernels.contraction.check_flag import (
+            FLAG_BYTES,
+            cleared_flag_kernel,
+            copied_flag_kernel,
         )
 
-        told, first = self.next_place, len(self.calls)
-        self.temporaries.append(TOLD_BYTES)
+        flag, first = self.next_place, len(self.calls)
+        self.temporaries.append(FLAG_BYTES)
         if before is None:
-            self.call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
+            self.call(cleared_flag_kernel(), partial(Plan, ("flag: cleared",)), flag)
         else:
-            shown = partial(Plan, ("told: what was told before",))
-            self.call(told_again_kernel(), shown, before, told)
-        for kernel, side, what in looks:
-            shown = partial(Plan, (f"look: whether a factor has {what}",))
+            shown = partial(Plan, ("flag: as it was before",))
+            self.call(copied_flag_kernel(), shown, before, flag)
+        for kernel, side, what in checks:
+            shown = partial(Plan, (f"check: whether a factor has {what}",))
             factor = getattr(c, side)
-            self.call(kernel, shown, factor.buffer, told, *start_buffers([factor]))
+            self.call(kernel, shown, factor.buffer, flag, *start_buffers([factor]))
         self.calls[first:] = [replace(call, is_early=is_early) for call in self.calls[first:]]
-        return told
+        return flag

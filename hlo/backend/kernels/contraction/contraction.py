@@ -52,9 +52,9 @@ def contraction_kernels(
         return _fused_kernels(instruction, inner, target, known)
     if (pair := pair_of(instruction)) is not None:
         # Few programs multiply a matrix from both its sides.
-        from hlo.backend.kernels.contraction.both_ways import both_ways_kernels
+        from hlo.backend.kernels.contraction.gemv_pair import gemv_pair_kernels
 
-        return both_ways_kernels(instruction, pair, target)
+        return gemv_pair_kernels(instruction, pair, target)
     if len(set(instruction.operands)) == 1:
         buffers = replace(buffers, rhs=buffers.lhs)
     if instruction.opcode == "convolution":
@@ -72,7 +72,7 @@ def _zeros_of(dot: Instruction) -> Bands:
     """Where the text says that factors are not zero, by the contraction's axes."""
     if not decisions_of(dot).zeros:
         return Bands()
-    from hlo.backend.kernels.contraction.products.zero_look import bands_of_zeros
+    from hlo.backend.kernels.contraction.products.zero_check import bands_of_zeros
 
     return bands_of_zeros(dot)
 
@@ -81,11 +81,11 @@ def _fused_kernels(
     fusion: Instruction, contraction: Instruction, target: Target, known: KnownLeaves
 ) -> KernelSequence:
     # The emitters of expressions are loaded only where one is fused.
-    from hlo.backend.kernels.contraction import fused
+    from hlo.backend.kernels.contraction import fused_epilogue
 
     buffers = fusion_buffers(fusion, contraction)
     (callee,) = fusion.called_computations()
     known = known.without(buffers.moved)  # other parts of them in each iteration
     is_alone = callee.root is contraction
-    epilogue = None if is_alone else fused.Fused(fusion, contraction, target).epilogue()
+    epilogue = None if is_alone else fused_epilogue.Fused(fusion, contraction, target).epilogue()
     return contraction_kernels(contraction, target, epilogue, buffers, known)

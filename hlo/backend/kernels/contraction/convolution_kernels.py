@@ -3,7 +3,7 @@
     convolution_kernels(instruction, target, ...) -> KernelSequence
 
 Zeros beside a base meet factors that may be infinite or NaN, where the convolution has no term:
-these products are repaired (repaired.py).
+these products are repaired (repaired_convolution.py).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def convolution_kernels(
         return sequence.finished(c)
     if epilogue is not None:  # the results before it, which alone tell, are nowhere
         raise HloError("unsupported", "convolution: padded, with an epilogue", instruction.span)
-    from hlo.backend.kernels.contraction.repaired import repaired
+    from hlo.backend.kernels.contraction.repaired_convolution import repaired
 
     return repaired(sequence, c, instruction, met)
 

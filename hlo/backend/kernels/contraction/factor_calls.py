@@ -13,7 +13,7 @@ from hlo.backend.ir.kernel import Kernel, KnownLeaves, Prepared, Preparing
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.calls import Calls, Made
 from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand
-from hlo.backend.kernels.contraction.problem.beginnings import start_buffers
+from hlo.backend.kernels.contraction.problem.offsets import start_buffers
 from hlo.backend.kernels.contraction.words.words import Words
 
 
@@ -57,9 +57,9 @@ class FactorCalls(Calls):
         if words.is_joined or not words.is_copied:
             return source
         if self.is_known(source):
-            from hlo.backend.kernels.contraction.prepared import PreparedWords
+            from hlo.backend.kernels.contraction.prepacking import PrepackedWords
 
-            return self.prepare(PreparedWords(words), source, size)
+            return self.prepare(PrepackedWords(words), source, size)
         from hlo.backend.kernels.contraction.words.packing import words_kernel, words_schedule
 
         kernel, starts = words_kernel(words, self.target), start_buffers([words.source])

@@ -20,7 +20,7 @@ from hlo.backend.ir.kernel import (
     Sums,
 )
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction import shown
+from hlo.backend.kernels.contraction import loop_listing
 from hlo.backend.kernels.contraction.factor_calls import FactorCalls
 from hlo.backend.kernels.contraction.packing.form import Packing
 from hlo.backend.kernels.contraction.packing.panels import packing_kernel
@@ -31,21 +31,16 @@ from hlo.backend.kernels.contraction.problem.axes import (
     extent,
     normal,
 )
-from hlo.backend.kernels.contraction.problem.beginnings import start_buffers
 from hlo.backend.kernels.contraction.problem.buffer_numbers import (
     BufferNumbers,
 )
+from hlo.backend.kernels.contraction.problem.offsets import start_buffers
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import Ring, ring_of
 from hlo.backend.kernels.contraction.problem.tiles import tiles_of
 from hlo.backend.kernels.contraction.problem.work import reach
 from hlo.backend.kernels.contraction.products.form import read_in_memory
-from hlo.backend.kernels.contraction.products.mirror import (
-    MIRRORED,
-    UPPER,
-    mirror_kernel,
-    upper_half,
-)
+from hlo.backend.kernels.contraction.products.lhs_prepacking import with_prepacked_lhs
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.planning import (
     packed_ahead,
@@ -53,12 +48,17 @@ from hlo.backend.kernels.contraction.products.planning import (
     planned_small,
 )
 from hlo.backend.kernels.contraction.products.product import product_kernel
-from hlo.backend.kernels.contraction.products.rows_before import with_rows_before
-from hlo.backend.kernels.contraction.products.split import (
+from hlo.backend.kernels.contraction.products.split_k import (
     parts_sums,
     split_depth,
     split_stream,
     sum_kernel,
+)
+from hlo.backend.kernels.contraction.products.symmetric_product import (
+    MIRRORED,
+    UPPER,
+    mirror_kernel,
+    upper_half,
 )
 from hlo.backend.kernels.contraction.products.windows import in_runs
 from hlo.backend.kernels.contraction.vectors.plan import (
@@ -98,8 +98,8 @@ class ContractionSequence(FactorCalls):
         self.epilogue = epilogue
         self.buffers = buffers
         self.stores_once = True  # each result
-        # The byte that is told of subnormal numbers in factors that are looked at while copied.
-        self.looking: dict[str, int] = {}
+        # The flag that is set for subnormal numbers in factors that are looked at while copied.
+        self.checking: dict[str, int] = {}
         self.sums: Sums | None = None
 
     def finished(self, contraction: Contraction) -> KernelSequence:
@@ -208,16 +208,16 @@ class ContractionSequence(FactorCalls):
         self.sums = tiles.sums
         source = tiles.c.rhs.buffer
         if self.is_known(source):
-            from hlo.backend.kernels.contraction.prepared import PreparedTiles
+            from hlo.backend.kernels.contraction.prepacking import PrepackedTiles
 
-            blocks = self.prepare(PreparedTiles(tiles), source, tiles.rhs_bytes)
+            blocks = self.prepare(PrepackedTiles(tiles), source, tiles.rhs_bytes)
         else:
-            packed = partial(shown.tile_packing, tiles)
-            kernel = tile_packing_kernel(tiles, looks="rhs" in self.looking)
+            packed = partial(loop_listing.tile_packing, tiles)
+            kernel = tile_packing_kernel(tiles, checks="rhs" in self.checking)
             starts = (*start_buffers([tiles.c.rhs]), *self._byte("rhs"))
             blocks = self.add_before(kernel, source, tiles.rhs_bytes, packed, starts)
-        product = AmxProduct(tiles, self.epilogue, looks="lhs" in self.looking)
-        made = partial(shown.tiles, product)
+        product = AmxProduct(tiles, self.epilogue, checks="lhs" in self.checking)
+        made = partial(loop_listing.tiles, product)
         starts = (*start_buffers([tiles.c.lhs]), *self._byte("lhs"))
         self.call(product.kernel(), made, tiles.c.lhs.buffer, blocks, *others, *starts)
 
@@ -246,11 +246,11 @@ class ContractionSequence(FactorCalls):
         )
 
         if self.is_known(c.rhs.buffer):
-            from hlo.backend.kernels.contraction.prepared import PreparedZeros
+            from hlo.backend.kernels.contraction.prepacking import PrepackedZeros
 
             row = zeros_contraction(c, c.lhs.buffer)
             assert ring.dot is not None, "of words"
-            return self.prepare(PreparedZeros(row, ring.dot), c.rhs.buffer, zeros_bytes(c))
+            return self.prepare(PrepackedZeros(row, ring.dot), c.rhs.buffer, zeros_bytes(c))
         word = self.next_place
         self.temporaries.append(WORD_BYTES)
         self.call(zero_word_kernel(), partial(Plan, ("zero: a word of zeros, moved",)), word)
@@ -269,7 +269,7 @@ class ContractionSequence(FactorCalls):
         add: Callable[[], None],
         packed: Sequence[str],
     ) -> None:
-        """A product on instructions that read subnormal numbers of bf16 as zero; strict mode looks
+        """A product on instructions that read subnormal numbers of bf16 as zero; strict mode checks
         for them first, at factors that it copies (packed) while it does, and where there are any
         the product is made once more by others. Factors of other types become normal numbers.
         """
@@ -285,18 +285,18 @@ class ContractionSequence(FactorCalls):
         early = [one for one in looked if one[1] in self.early]
         later = [one for one in looked if one not in early]
         copied = [one for one in later if one[0] in packed and not self.is_known(one[1])]
-        before = self.told(c, early, is_early=True) if early else None
-        told = self.told(c, [one for one in later if one not in copied], before=before)
-        self.looking = {side: told for side, _ in copied}
+        before = self.flagged(c, early, is_early=True) if early else None
+        flag = self.flagged(c, [one for one in later if one not in copied], before=before)
+        self.checking = {side: flag for side, _ in copied}
         add()
-        self.looking = {}
-        self._once_more(c, ring, others, told)
+        self.checking = {}
+        self._once_more(c, ring, others, flag)
 
-    def _once_more(self, c: Contraction, ring: Ring, others: tuple[int, ...], told: int) -> None:
+    def _once_more(self, c: Contraction, ring: Ring, others: tuple[int, ...], flag: int) -> None:
         """The product where a byte says that the one before was not right."""
         fast, sums = len(self.calls), self.sums
         self._product(planned_small(c, ring), self.epilogue, *others)
-        self.only_if(told, fast)
+        self.only_if(flag, fast)
         self.sums, self.stores_once = sums, False
 
     def _add_word_stream(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> bool:
@@ -316,19 +316,19 @@ class ContractionSequence(FactorCalls):
             return True
         if (found := words_streamed(c, ring)) is None:
             return False
-        told = None
+        flag = None
         if self.target.mode == "strict" and c.rhs.dtype is dt.BF16:
-            told = self.told(c, [("lhs", left)])
+            flag = self.flagged(c, [("lhs", left)])
         from hlo.backend.kernels.contraction.vectors.word_stream import WordStream
 
-        stream = WordStream(found, self.epilogue, looks=told is not None)
+        stream = WordStream(found, self.epilogue, checks=flag is not None)
         left, starts = self.in_words(found.lhs, "lhs"), start_buffers((stream.c.lhs, c.rhs))
-        byte = () if told is None else (told,)
-        made = partial(shown.word_stream, stream)
+        byte = () if flag is None else (flag,)
+        made = partial(loop_listing.word_stream, stream)
         self.call(stream.kernel(), made, left, right, *others, *starts, *byte)
         self.sums = word_stream_sums(stream.c)
-        if told is not None:
-            self._once_more(c, ring, others, told)
+        if flag is not None:
+            self._once_more(c, ring, others, flag)
         return True
 
     def _stream(self, c: Contraction, ring: Ring, epilogue: Epilogue | None, *others: int) -> None:
@@ -340,27 +340,27 @@ class ContractionSequence(FactorCalls):
 
     def _call_stream(self, stream: Dots | Axpys, *places: int) -> None:
         starts = start_buffers((stream.c.lhs, stream.c.rhs))
-        self.call(stream.kernel(), partial(shown.vectors, stream), *places, *starts)
+        self.call(stream.kernel(), partial(loop_listing.vectors, stream), *places, *starts)
 
     def _product(self, plan: ProductPlan, epilogue: Epilogue | None, *others: int) -> None:
         """The blocked product, after what packs its factors before it."""
         factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
-        made = partial(shown.product, plan, epilogue)
+        made = partial(loop_listing.product, plan, epilogue)
         starts = start_buffers(read_in_memory(plan))
         byte = () if plan.rhs is Reading.PACKED else self._byte("rhs")
-        kernel = product_kernel(plan, epilogue, looks=bool(byte))
+        kernel = product_kernel(plan, epilogue, checks=bool(byte))
         self.call(kernel, made, *factors, *others, *starts, *byte)
 
     def _byte(self, side: str) -> tuple[int, ...]:
-        """The byte that is told of subnormal numbers, of a factor that is looked at while it is
+        """The flag that is set for subnormal numbers, of a factor that is looked at while it is
         packed.
         """
-        return (self.looking[side],) if side in self.looking else ()
+        return (self.checking[side],) if side in self.checking else ()
 
     def _with_prepared(self, plan: ProductPlan) -> ProductPlan:
         """The plan with constants, what a loop keeps, and rows that are copied again and again
         packed before, where it would pack them."""
-        plan = with_rows_before(plan)
+        plan = with_prepacked_lhs(plan)
         for side in ("lhs", "rhs"):
             factor: Operand = getattr(plan.contraction, side)
             if self._is_prepared(factor, plan.ring) or factor.buffer in self.early:
@@ -373,9 +373,9 @@ class ContractionSequence(FactorCalls):
         """Whether a factor's numbers become the ring's when the program is compiled."""
         if not self.is_known(factor.buffer):
             return False
-        from hlo.backend.kernels.contraction.prepared import is_prepared
+        from hlo.backend.kernels.contraction.prepacking import is_prepacked
 
-        return is_prepared(factor.dtype, ring)
+        return is_prepacked(factor.dtype, ring)
 
     def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """The blocked product; of a long depth in parts."""
@@ -397,11 +397,11 @@ class ContractionSequence(FactorCalls):
         if (fewer := _limited(plan)) is None:
             self._product(self._with_prepared(plan), self.epilogue, *others)
             return
-        told = self.told_of_zeros(fewer.contraction)
+        flag = self.flagged_zeros(fewer.contraction)
         self._product(self._with_prepared(fewer), self.epilogue, *others)
         first = len(self.calls)
         self._product(plan, self.epilogue, *others)
-        self.only_if(told, first)
+        self.only_if(flag, first)
         self.stores_once = False
 
     def _add_parts(
@@ -419,7 +419,7 @@ class ContractionSequence(FactorCalls):
             plan = planned(parted, ring)
             self.sums = parts_sums(plan.sums, parts)
             self._product(self._with_prepared(plan), None, place)
-        joined = partial(shown.parts, c, ring, parts, self.epilogue)
+        joined = partial(loop_listing.parts, c, ring, parts, self.epilogue)
         self.call(sum_kernel(c, ring, parts, self.epilogue), joined, place, *others)
 
     def _packed(self, plan: ProductPlan, side: str) -> int:
@@ -436,14 +436,14 @@ class ContractionSequence(FactorCalls):
         batch: Axes = tuple(a for a in c.batch if getattr(a, side))
         size_bytes = extent(batch) * packing.size_bytes
         if self._is_prepared(operand, packing.ring):
-            from hlo.backend.kernels.contraction.prepared import PreparedPanels
+            from hlo.backend.kernels.contraction.prepacking import PrepackedPanels
 
             strides = tuple((a.size, getattr(a, side)) for a in batch)
-            step = PreparedPanels(packing, strides, operand.offset)
+            step = PrepackedPanels(packing, strides, operand.offset)
             return self.prepare(step, operand.buffer, size_bytes)
         starts, byte = start_buffers([operand]), self._byte(side)
-        kernel = packing_kernel(packing, batch, operand, side, looks=bool(byte))
-        made = partial(shown.packing, packing, batch, side, operand.read_from)
+        kernel = packing_kernel(packing, batch, operand, side, checks=bool(byte))
+        made = partial(loop_listing.packing, packing, batch, side, operand.read_from)
         return self.add_before(kernel, operand.buffer, size_bytes, made, (*starts, *byte))
 
 
@@ -451,6 +451,6 @@ def _limited(plan: ProductPlan) -> ProductPlan | None:
     """The plan without the depths at which the text says that factors are zero, where that pays."""
     if not plan.contraction.zeros.has_depths:
         return None
-    from hlo.backend.kernels.contraction.products.zero_look import limited
+    from hlo.backend.kernels.contraction.products.zero_check import limited
 
     return limited(plan)

@@ -13,7 +13,7 @@ def test_ops_of_fused_loops_have_a_reading() -> None:
 
 
 def test_an_op_has_one_structural_reading() -> None:
-    # A gather at counted places is a run of its table (counted_places.py), others are moves.
+    # A gather at counted places is a run of its table (affine_gathers.py), others are moves.
     assert STRUCTURAL.keys() & CASES.keys() == {"gather"}
     # A scalar bitcast-convert acts element by element, one between widths does not.
     assert STRUCTURAL.keys() & EMITTERS.keys() == {"bitcast-convert"}

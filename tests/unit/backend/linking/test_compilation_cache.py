@@ -190,7 +190,8 @@ import sys
 from pathlib import Path
 import hlo
 from hlo.backend.entry import (  # noqa: F401
-    block_ir, call_ir, foreign_ir, handler_ir, placing_ir, pool_door_ir, pool_ir, run_ir, scalar_ir
+    block_ir, call_ir, foreign_ir, handler_ir, placing_ir, pool_interface_ir,
+    pool_ir, run_ir, scalar_ir
 )
 root = Path(hlo.__path__[0])
 files = [Path(m.__file__) for n, m in sys.modules.items() if n.split(".")[0] == "hlo"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hlo.backend.loops.narrowest import Narrowest
+from hlo.backend.loops.post_dominators import PostDominators
 from hlo.ir.module import Module
 from hlo.parser.parse import parse
 
@@ -52,4 +52,4 @@ def test_the_last_element_that_all_readers_go_through(
     lines: tuple[str, ...], expected: str
 ) -> None:
     instructions = {i.name: i for i in module_of(*lines).entry.instructions}
-    assert Narrowest().of(instructions["e"]).name == expected
+    assert PostDominators().of(instructions["e"]).name == expected

@@ -35,7 +35,7 @@ from hlo.backend.kernels.contraction.problem.axes import Axis, Contraction, Oper
 from hlo.backend.kernels.contraction.problem.result import Result
 from hlo.backend.kernels.contraction.problem.ring import partial_type
 from hlo.backend.kernels.contraction.products.parts_nest import parts_schedule
-from hlo.backend.kernels.contraction.products.split import (
+from hlo.backend.kernels.contraction.products.split_k import (
     parts_sums,
     sum_kernel,
 )

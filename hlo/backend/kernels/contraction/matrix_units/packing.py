@@ -10,22 +10,22 @@ from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.matrix_units.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
 from hlo.backend.kernels.contraction.matrix_units.work import tile_packing_work
 from hlo.backend.kernels.contraction.problem.axes import Axes, extent
-from hlo.backend.kernels.contraction.problem.beginnings import address_0, beginnings_of
+from hlo.backend.kernels.contraction.problem.offsets import address_0, offsets_of
 from hlo.backend.kernels.contraction.problem.ring import element_address
-from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, tell
+from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, set_flag
 from hlo.backend.lanes.masked import below
 from hlo.backend.lanes.transposed import turned_parts
 from hlo.ir.dtype import DType
 
 
-def tile_packing_kernel(plan: TilePlan, *, looks: bool = False) -> Kernel:
-    """buffers: rhs, blocks, starts, the byte that is told of subnormal numbers where it `looks`."""
+def tile_packing_kernel(plan: TilePlan, *, checks: bool = False) -> Kernel:
+    """buffers: rhs, blocks, starts, the flag set for subnormal numbers where it `checks`."""
     c = plan.c
     batch: Axes = tuple(a for a in c.batch if a.rhs)
     w = Writer()
     source, target = (w.buffer_address(i) for i in (0, 1))
     source = address_0(w, source, c.rhs, 2)
-    told = w.buffer_address(2 + beginnings_of(c.rhs)) if looks else None
+    flag = w.buffer_address(2 + offsets_of(c.rhs)) if checks else None
     parts = plan.column_tiles if plan.is_rhs_along_depth else plan.steps
 
     def unit(u: Value) -> None:
@@ -34,9 +34,9 @@ def tile_packing_kernel(plan: TilePlan, *, looks: bool = False) -> Kernel:
         base = element_address(w, source, moved, c.rhs.dtype)
         to = advanced(w, target, times(w, b, plan.column_tiles * plan.strip_bytes), "i8")
         if plan.is_rhs_along_depth:
-            _pack_columns(w, plan, base, to, part, told)
+            _pack_columns(w, plan, base, to, part, flag)
         else:
-            _pack_step(w, plan, base, to, part, told)
+            _pack_step(w, plan, base, to, part, flag)
 
     ranged(w, BEGIN, END, unit)
     units = extent(batch) * parts
@@ -50,7 +50,7 @@ def tile_packing_kernel(plan: TilePlan, *, looks: bool = False) -> Kernel:
 
 
 def _pack_columns(
-    w: Writer, plan: TilePlan, base: Value, to: Value, tile: Value, told: Value | None
+    w: Writer, plan: TilePlan, base: Value, to: Value, tile: Value, flag: Value | None
 ) -> None:
     """One tile of columns that lie along depth: a quarter of a step of each, whose words are
     transposed by squares of 4 x 4 in 128 bits. Columns beyond the last one repeat it.
@@ -70,8 +70,8 @@ def _pack_columns(
             plan.loaded(w, "rhs", element_address(w, at, offset, c.rhs.dtype), plan.quarter, mask)
             for at in columns
         ]
-        if told is not None:
-            tell(w, are_subnormal(w, raw), told)
+        if flag is not None:
+            set_flag(w, are_subnormal(w, raw), flag)
         parts = [plan.elements(w, "rhs", w.end_to_end(raw[r::4])) for r in range(4)]
         words = [w.cast("bitcast", part, vector_of("i32", TILE)) for part in parts]
         at = advanced(w, target, times(w, i, 4 * STEP_BYTES), "i8")
@@ -83,7 +83,7 @@ def _pack_columns(
 
 
 def _pack_step(
-    w: Writer, plan: TilePlan, base: Value, to: Value, step: Value, told: Value | None
+    w: Writer, plan: TilePlan, base: Value, to: Value, step: Value, flag: Value | None
 ) -> None:
     """One step of depth of all columns, which lie along rows: rows of a group are interleaved."""
     c, group = plan.c, plan.group
@@ -98,7 +98,7 @@ def _pack_step(
 
         def at_group(g: Value, _: list[Value]) -> list[Value]:
             first = add(w, times(w, step, plan.depths), times(w, g, group))
-            joined = group_words(w, plan, "rhs", start, first, exists, told)
+            joined = group_words(w, plan, "rhs", start, first, exists, flag)
             w.store(joined, advanced(w, target, times(w, g, STEP_BYTES), "i8"), 4)
             return []
 
@@ -114,10 +114,10 @@ def group_words(
     start: Value,
     first: Value,
     exists: Value,
-    told: Value | None = None,
+    flag: Value | None = None,
 ) -> Value:
-    """The depths of one group of 16 neighbours, as 16 words; zero beyond the last depth. told: the
-    byte that is told of subnormal numbers among them.
+    """The depths of one group of 16 neighbours, as 16 words; zero beyond the last depth. flag: the
+    flag that is set for subnormal numbers among them.
     """
     dtype: DType = getattr(plan.c, side).dtype
     depth = [(a.size, getattr(a, side)) for a in plan.c.depth]
@@ -130,8 +130,8 @@ def group_words(
             mask = w.binary("and", exists, w.splat(inside, TILE))
         address = element_address(w, start, strided(w, k, depth), dtype)
         raw.append(plan.loaded(w, side, address, TILE, mask))
-    if told is not None:
-        tell(w, are_subnormal(w, raw), told)
+    if flag is not None:
+        set_flag(w, are_subnormal(w, raw), flag)
     return joined_words(w, [plan.elements(w, side, row) for row in raw])
 
 

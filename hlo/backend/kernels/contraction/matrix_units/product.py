@@ -17,10 +17,10 @@ from hlo.backend.kernels.contraction.matrix_units.amx import (
 )
 from hlo.backend.kernels.contraction.matrix_units.packing import group_words
 from hlo.backend.kernels.contraction.matrix_units.work import tile_work
-from hlo.backend.kernels.contraction.problem.beginnings import address_0
+from hlo.backend.kernels.contraction.problem.offsets import address_0
 from hlo.backend.kernels.contraction.problem.result import Epilogue, Result
 from hlo.backend.kernels.contraction.problem.ring import element_address
-from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, tell
+from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, set_flag
 from hlo.backend.lanes import masked
 from hlo.backend.lanes.masked import below
 from hlo.backend.lanes.transposed import turned_parts
@@ -32,14 +32,14 @@ Range = tuple[Value, Value]  # The first one, and the one behind the last.
 class AmxProduct:
     """The product being written. Tile registers: 0-3 sums, 4 5 rows, 6 7 columns."""
 
-    def __init__(self, plan: TilePlan, epilogue: Epilogue | None, *, looks: bool = False) -> None:
+    def __init__(self, plan: TilePlan, epilogue: Epilogue | None, *, checks: bool = False) -> None:
         self.w = Writer()
         self.plan = plan
         self.c = plan.c
         self.tiles = plan.tiles
         self.epilogue = epilogue
-        self.looks = looks  # for subnormal numbers in the rows that it packs
-        self.told: Value | None = None
+        self.checks = checks  # for subnormal numbers in the rows that it packs
+        self.flag: Value | None = None
         self.functions: list[Kernel] = []
         self.stage_at = plan.row_pairs * 2 * plan.row_strip_bytes
         self.totals_at = self.stage_at + SQUARE_BYTES
@@ -48,15 +48,15 @@ class AmxProduct:
 
     def kernel(self) -> Kernel:
         """buffers: lhs, the blocks of rhs, result, what the epilogue reads, starts, the byte that
-        is told of subnormal rows where it `looks`, scratch.
+        is set for subnormal rows where it `checks`, scratch.
         """
         w, c, plan = self.w, self.c, self.plan
         lhs, self.blocks = (w.buffer_address(i) for i in range(2))
         self.result = Result(w, plan.ring, c.out, 2, self.epilogue)
         first = 2 + self.result.buffers  # of the starts
         beyond = first + len(c.lhs.starts)
-        self.told = w.buffer_address(beyond) if self.looks else None
-        self.scratch = w.buffer_address(beyond + self.looks)
+        self.flag = w.buffer_address(beyond) if self.checks else None
+        self.scratch = w.buffer_address(beyond + self.checks)
         self.stage = advanced(w, self.scratch, self.stage_at, "i8")
         self.lhs = address_0(w, lhs, c.lhs, first)
         self.tiles.configure(w)
@@ -139,13 +139,13 @@ class AmxProduct:
         if self.plan.is_lhs_along_depth:
             self._pack_rows(base, pairs, steps)
             return
-        product, scratch, told = self.w, self.scratch, self.told
-        parameters = (base, scratch, *pairs, *steps, *([] if told is None else [told]))
+        product, scratch, flag = self.w, self.scratch, self.flag
+        parameters = (base, scratch, *pairs, *steps, *([] if flag is None else [flag]))
         names = [Value(f"%x{i}", p.type) for i, p in enumerate(parameters)]
         self.w, self.scratch = w, _ = (Writer(), names[1])
-        self.told = None if told is None else names[-1]
+        self.flag = None if flag is None else names[-1]
         self._pack_rows(names[0], (names[2], names[3]), (names[4], names[5]))
-        self.w, self.scratch, self.told = product, scratch, told
+        self.w, self.scratch, self.flag = product, scratch, flag
         packing = as_function(w, names, has_entry=False)
         self.functions.append(packing)
         call(product, packing, *parameters)
@@ -172,14 +172,14 @@ class AmxProduct:
             w, base, strided(w, row, [(a.size, a.lhs) for a in c.rows]), c.lhs.dtype
         )
         depth = [(a.size, a.lhs) for a in c.depth]
-        told = self.told
+        flag = self.flag
 
         def copy(step: Value, mask: Value | None) -> None:
             offset = strided(w, times(w, step, plan.depths), depth)
             at = element_address(w, source, offset, c.lhs.dtype)
             raw = plan.loaded(w, "lhs", at, plan.depths, mask)
-            if told is not None:
-                tell(w, are_subnormal(w, [raw]), told)
+            if flag is not None:
+                set_flag(w, are_subnormal(w, [raw]), flag)
             local = times(w, w.binary("sub", step, steps[0]), TILE_BYTES)
             w.store(plan.elements(w, "lhs", raw), advanced(w, to, local, "i8"), 4)
 
@@ -206,7 +206,7 @@ class AmxProduct:
             step, quarter = split_index(w, i, (1 << 40, 4))
             k = times(w, add(w, i, first_quarter), plan.quarter)
             first = [add(w, k, w.int(g * plan.group)) for g in range(4)]
-            words = [group_words(w, plan, "lhs", start, k, exists, self.told) for k in first]
+            words = [group_words(w, plan, "lhs", start, k, exists, self.flag) for k in first]
             target = advanced(w, to, times(w, step, TILE_BYTES), "i8")
             target = advanced(w, target, times(w, quarter, 16), "i8")
             for j, vector in enumerate(turned_parts(w, words)):

@@ -163,7 +163,7 @@ class _Text:
         return map(self.words.clear, range(self.first_column))
 
     def nest(self, loops: Sequence[DepthLoop], level: int) -> Iterator[str]:
-        """Loops from `level` on; a round moves the pointers by the loop's own steps, all told."""
+        """Loops from `level` on; a round moves the pointers by the loop's own steps, all flag."""
         if level == len(loops):
             yield from self._step(0, 0)
             return

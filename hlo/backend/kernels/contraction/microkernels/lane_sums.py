@@ -1,7 +1,7 @@
 """Sums over the lanes of vectors: neighbours are added, as long as there are any.
 
-Reductions halve their vectors instead (emitters/joining.py). Here that took 1.3 to 1.8 times as
-long for 500 rows of 256 and 200 of 1000 numbers on AVX-512, with eight sums side by side.
+Reductions halve their vectors instead (emitters/horizontal_reduction.py). Here that took 1.3 to 1.8
+times as long for 500 rows of 256 and 200 of 1000 numbers on AVX-512, with eight sums side by side.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from hlo.backend.ir.arithmetic import times
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.kernels.contraction.problem.addressing import Place
 from hlo.backend.kernels.contraction.problem.axes import Joined
-from hlo.backend.kernels.contraction.problem.places import Place
 from hlo.backend.kernels.contraction.problem.ring import Parts, Ring
 from hlo.ir.dtype import DType
 
@@ -221,7 +221,7 @@ class PanelRange(Struct, frozen=True):
     """What to pack: panels [first, first + count) to `target`, depth [begin, begin + size).
 
     A part of the depth is a panel's (panel_depth, the last one less); target is depth 0's place.
-    told: a byte that becomes 1 where words have subnormal numbers of bf16.
+    flag: a byte that becomes 1 where words have subnormal numbers of bf16.
     """
 
     source: Place
@@ -230,7 +230,7 @@ class PanelRange(Struct, frozen=True):
     count: Value
     depth_begin: Value
     depth_size: Value
-    told: Value | None = None
+    flag: Value | None = None
 
 
 def _product(axes: Strides) -> int:

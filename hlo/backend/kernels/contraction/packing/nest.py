@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.kernels.contraction.packing.copies import (
+from hlo.backend.kernels.contraction.packing.assembly_copies import (
     CHUNK,
     is_across,
     is_along,
@@ -16,7 +16,7 @@ from hlo.backend.kernels.contraction.packing.copies import (
     rows_at_once,
 )
 from hlo.backend.kernels.contraction.packing.form import Packing
-from hlo.backend.kernels.contraction.packing.joining import bytes_ahead
+from hlo.backend.kernels.contraction.packing.interleaving import bytes_ahead
 from hlo.backend.kernels.contraction.packing.panels import shares
 from hlo.backend.kernels.contraction.packing.runs import offsets_of, runs_ahead, runs_met
 from hlo.backend.kernels.contraction.packing.strided import stretch_of

@@ -16,15 +16,15 @@ from hlo.backend.ir.control import loop, looped, void, when, when_rest
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.packing.form import Fetch, Packing, PanelRange
-from hlo.backend.kernels.contraction.packing.joining import (
+from hlo.backend.kernels.contraction.packing.interleaving import (
     ask_ahead,
+    flag_words,
     rows_of_words,
-    tell_of_words,
     word_of,
 )
 from hlo.backend.kernels.contraction.packing.runs import Ahead, RunsVector, offsets_of, runs_met
 from hlo.backend.kernels.contraction.packing.strided import StretchVector, stretch_of
-from hlo.backend.kernels.contraction.problem.places import (
+from hlo.backend.kernels.contraction.problem.addressing import (
     Place,
     Run,
     address_of,
@@ -84,8 +84,8 @@ def _pack_along_free(w: Writer, packing: Packing, block: PanelRange) -> None:
                 else:
                     found.append((word_of(w, packing, rows, run, mask),))
                 put(w, packing, found[v], advanced(w, to, v * lanes, ring.scalar))
-            if block.told is not None:
-                tell_of_words(w, [word for (word,) in found], block.told)
+            if block.flag is not None:
+                flag_words(w, [word for (word,) in found], block.flag)
             return []
 
         with outside(row):

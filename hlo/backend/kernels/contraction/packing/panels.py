@@ -9,17 +9,17 @@ from hlo.backend.ir.control import ranged
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.packing.copies import CHUNK, is_assembly, packed
+from hlo.backend.kernels.contraction.packing.assembly_copies import CHUNK, is_assembly, packed
 from hlo.backend.kernels.contraction.packing.form import Packing, PanelRange
+from hlo.backend.kernels.contraction.problem.addressing import moved
 from hlo.backend.kernels.contraction.problem.axes import Axes, Operand, extent
-from hlo.backend.kernels.contraction.problem.beginnings import beginnings_of, element_0
-from hlo.backend.kernels.contraction.problem.places import moved
+from hlo.backend.kernels.contraction.problem.offsets import element_0, offsets_of
 
 
 def packing_kernel(
-    packing: Packing, batch: Axes, factor: Operand, side: str, *, looks: bool = False
+    packing: Packing, batch: Axes, factor: Operand, side: str, *, checks: bool = False
 ) -> Kernel:
-    """buffers: source, panels, starts, the byte that is told of subnormal numbers where it `looks`.
+    """buffers: source, panels, starts, the flag set for subnormal numbers where it `checks`.
     batch: the axes that move the factor, in the panels' order.
     """
     w = Writer()
@@ -29,7 +29,7 @@ def packing_kernel(
     units = extent(batch) * groups * chunks
     memory, target = (w.buffer_address(i) for i in (0, 1))
     place = element_0(w, memory, factor, 2)
-    told = w.buffer_address(2 + beginnings_of(factor)) if looks else None
+    flag = w.buffer_address(2 + offsets_of(factor)) if checks else None
 
     def unit(u: Value) -> None:
         b, g, chunk = split_index(w, u, (1 << 40, groups, chunks))
@@ -41,7 +41,7 @@ def packing_kernel(
         block = PanelRange(
             base, to, first, clipped(w, first, group, panels.count),
             times(w, chunk, CHUNK if chunks > 1 else depth),
-            clipped(w, times(w, chunk, CHUNK), CHUNK, depth) if chunks > 1 else w.int(depth), told,
+            clipped(w, times(w, chunk, CHUNK), CHUNK, depth) if chunks > 1 else w.int(depth), flag,
         )  # fmt: skip
         packed(w, packing, block)
 

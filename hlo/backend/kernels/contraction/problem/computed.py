@@ -18,8 +18,8 @@ from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.kernel import KernelCall
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.problem.addressing import Place, Position
 from hlo.backend.kernels.contraction.problem.axes import Computed
-from hlo.backend.kernels.contraction.problem.places import Place, Position
 from hlo.backend.kernels.contraction.problem.ring import Ring, as_numbers
 from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.lanes import types
@@ -41,7 +41,7 @@ class ComputedReader:
         self.bases = tuple(bases)
         self._counters: dict[tuple[str, int], Variable] = {}
         self._lanes: dict[tuple[str, int, int, Value | None], Variable] = {}
-        self._told: dict[str, Expr] = {}
+        self._defined: dict[str, Expr] = {}
         self._outer: list[Level] = []
         self._elemental: Elemental | None = None
 
@@ -49,8 +49,8 @@ class ComputedReader:
         """A counter below `size` as an index; the same for the same value."""
         if value.integer is not None:
             return affine.number(value.integer)
-        if value.text in self._told:
-            return self._told[value.text]
+        if value.text in self._defined:
+            return self._defined[value.text]
         key = value.text, size
         if key not in self._counters:
             depth = len(self._outer)
@@ -66,10 +66,10 @@ class ComputedReader:
             self._lanes[key] = Variable("lane", 0, last, len(self._outer), lanes, first, mask)
         return Expr({self._lanes[key]: 1}, 0)
 
-    def tell(self, value: Value, index: Expr) -> None:
+    def define(self, value: Value, index: Expr) -> None:
         """What a counter is of others."""
         if value.integer is None:
-            self._told[value.text] = index
+            self._defined[value.text] = index
 
     @contextmanager
     def outside(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Subnormal numbers of bf16 among codes in registers, and the byte that is told of them."""
+"""Subnormal numbers of bf16 among codes in registers, and the flag that is set for them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def are_subnormal(w: Writer, vectors: Sequence[Value]) -> Value:
     return w.compare("icmp ult", least, w.int(0xFD, type))
 
 
-def tell(w: Writer, found: Value, told: Value) -> None:
+def set_flag(w: Writer, found: Value, flag: Value) -> None:
     """A byte becomes 1 where any lane is true."""
     some = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{found.lanes}i1")
     ends = " unordered, align 1"  # by any thread
-    when(w, some, lambda: w.emit("store atomic", w.int(1, "i8"), told, rest=ends))
+    when(w, some, lambda: w.emit("store atomic", w.int(1, "i8"), flag, rest=ends))

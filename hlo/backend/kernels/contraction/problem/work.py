@@ -50,7 +50,7 @@ def factor_bytes(c: Contraction, side: str) -> int:
 
 
 def copy_work(moved: int, reach: int) -> Work:
-    """Of a kernel that looks at a factor or makes it ready: a stream of bytes that it reads and
+    """Of a kernel that checks a factor or makes it ready: a stream of bytes that it reads and
     writes, of all that the product works on.
     """
     return Work(moved=moved, reach=reach, is_stream=True)

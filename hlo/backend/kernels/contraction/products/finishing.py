@@ -21,8 +21,8 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.problem.result import Epilogue, Result
 from hlo.backend.kernels.contraction.problem.ring import Parts
 from hlo.backend.kernels.contraction.products.form import ProductForm
+from hlo.backend.kernels.contraction.products.partial_sums import PartialSums
 from hlo.backend.kernels.contraction.products.plan import ProductPlan
-from hlo.backend.kernels.contraction.products.waiting import WaitingSums
 from hlo.backend.lanes.masked import below
 
 
@@ -33,7 +33,7 @@ class Columns(Struct, frozen=True):
     masks: tuple[Value | None, ...]
 
 
-class WaitingTile(Struct, frozen=True):
+class PartialTile(Struct, frozen=True):
     """A tile of sums in scratch: where its row 0 waits, and which row of the product that is; the
     first row to be stored; the index of the product's row 0 and column 0 in the result; the first
     column.
@@ -86,9 +86,9 @@ class Finishing:
             sums = tuple(part for parts in row[v::count] for part in parts)
             self.result.store(sums, add(w, index, w.int(v * lanes)), 1, None)
 
-    def tile(self, tile: WaitingTile, columns: Columns) -> None:
+    def tile(self, tile: PartialTile, columns: Columns) -> None:
         """The rows of a tile that waits."""
-        w, waiting = self.w, WaitingSums(self.w, self.plan)
+        w, waiting = self.w, PartialSums(self.w, self.plan)
         waiting.place(tile.sums)
 
         def at_row(r: Value) -> None:
@@ -97,14 +97,14 @@ class Finishing:
 
         each(w, tile.first, w.int(self.plan.rows.step), at_row)
 
-    def called(self, tile: WaitingTile) -> Kernel:
+    def called(self, tile: PartialTile) -> Kernel:
         """Like `tile`, by a function; what is called."""
-        names = WaitingTile.__struct_fields__
+        names = PartialTile.__struct_fields__
         given = [getattr(tile, name) for name in names]
         own = [Value(f"%{name}", value.type) for name, value in zip(names, given, strict=True)]
         inner = Writer()
         finishing = Finishing(inner, self.plan, self.form, self.epilogue)
-        there = WaitingTile(*own)
+        there = PartialTile(*own)
         finishing.tile(there, columns_from(inner, self.plan, there.column))
         function = as_function(inner, (BUFFERS, *own), has_entry=False)
         call(self.w, function, BUFFERS, *given)

@@ -17,9 +17,12 @@ from hlo.backend.kernels.contraction.microkernels.assembly import (
 from hlo.backend.kernels.contraction.microkernels.microkernel import DepthAxis, Factor, Microkernel
 from hlo.backend.kernels.contraction.problem.axes import Operand, merged, only
 from hlo.backend.kernels.contraction.problem.ring import is_plain
-from hlo.backend.kernels.contraction.products.batch_ahead import FactorAhead, factors_ahead
+from hlo.backend.kernels.contraction.products.batch_prefetch import (
+    FactorPrefetch,
+    prefetched_factors,
+)
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
-from hlo.backend.kernels.contraction.products.rows_ahead import rows_ahead
+from hlo.backend.kernels.contraction.products.row_prefetch import rows_ahead
 
 
 class ProductForm:
@@ -78,9 +81,9 @@ class ProductForm:
     # -- tiles -----------------------------------------------------------------------------------
 
     @property
-    def ahead(self) -> tuple[FactorAhead, ...]:
+    def ahead(self) -> tuple[FactorPrefetch, ...]:
         """The next batch's factors that tiles ask for: those of assembly do."""
-        return factors_ahead(self.plan) if self.is_assembly else ()
+        return prefetched_factors(self.plan) if self.is_assembly else ()
 
     @property
     def rows_ahead(self) -> int:

@@ -15,8 +15,8 @@ from hlo.backend.kernels.contraction.packing.nest import Share, packing_nodes
 from hlo.backend.kernels.contraction.problem.axes import Operand
 from hlo.backend.kernels.contraction.problem.nests import DEPTH, FREE, SUMS, batches, cached, stored
 from hlo.backend.kernels.contraction.problem.result import Epilogue
+from hlo.backend.kernels.contraction.products.band_limits import share_of
 from hlo.backend.kernels.contraction.products.form import ProductForm
-from hlo.backend.kernels.contraction.products.limits import share_of
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (

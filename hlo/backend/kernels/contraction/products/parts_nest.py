@@ -9,7 +9,7 @@ from hlo.backend.kernels.contraction.problem.axes import Contraction
 from hlo.backend.kernels.contraction.problem.nests import DEPTH, SUMS, stored
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import Ring
-from hlo.backend.kernels.contraction.products.split import block_sizes_of, rows_of
+from hlo.backend.kernels.contraction.products.split_k import block_sizes_of, rows_of
 from hlo.backend.loops.one_nest import around, schedule_of
 from hlo.backend.loops.schedule import Axis, Loop, LoopSchedule, Reduction, Role, Tail
 
@@ -17,7 +17,7 @@ from hlo.backend.loops.schedule import Axis, Loop, LoopSchedule, Reduction, Role
 def parts_schedule(
     c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None
 ) -> LoopSchedule:
-    """The loops of split.py's `sum_kernel`."""
+    """The loops of split_k.py's `sum_kernel`."""
     (run, rows, step), lanes = rows_of(c), ring.lanes
     tail = Tail.PREDICATED if run % lanes else Tail.NONE
     vectors = Axis("j", run, Role.VECTOR, lanes, lanes, tail)

@@ -20,13 +20,13 @@ from hlo.backend.kernels.contraction.problem.axes import (
     extent,
 )
 from hlo.backend.kernels.contraction.problem.ring import Ring, is_plain
+from hlo.backend.kernels.contraction.products.cache_sets import is_spread, rows_that_fit
 from hlo.backend.kernels.contraction.products.depth_blocks import (
     DEPTH_BLOCK,
     DEPTH_WHOLE,
     depth_block,
 )
 from hlo.backend.kernels.contraction.products.plan import LEAST_RUN, ProductPlan, Reading
-from hlo.backend.kernels.contraction.products.spread import is_spread, rows_that_fit
 from hlo.ir.dtype import DType
 from hlo.machine import COMMON, Machine
 

@@ -7,8 +7,8 @@
         for depth block: for tile of rows: for panel of columns: microkernel
 
 With one depth block a tile goes straight to the result, unless something is done to its sums
-first; then, and with several blocks, it waits in scratch (waiting.py). In a depth-first plan the
-depth blocks come outside: each is packed for all the unit's panels (so that long stretches of a
+first; then, and with several blocks, it waits in scratch (partial_sums.py). In a depth-first plan
+the depth blocks come outside: each is packed for all the unit's panels (so that long stretches of a
 row-major rhs are read), and all their tiles wait. A tile's own depths are summed in blocks of
 BLOCK (sum_blocks.py), so chains of additions are as long as ProductPlan.sums says.
 """
@@ -33,48 +33,48 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.microkernels.assembly import write_tile
 from hlo.backend.kernels.contraction.microkernels.microkernel import Tile, product, zero_tile
-from hlo.backend.kernels.contraction.packing.copies import called, is_assembly, packed
+from hlo.backend.kernels.contraction.packing.assembly_copies import called, is_assembly, packed
 from hlo.backend.kernels.contraction.packing.form import Packing, PanelRange
 from hlo.backend.kernels.contraction.packing.panels import packed_strides
-from hlo.backend.kernels.contraction.problem.beginnings import (
-    beginnings_of,
+from hlo.backend.kernels.contraction.problem.addressing import Place, address_of, moved
+from hlo.backend.kernels.contraction.problem.offsets import (
     element_0,
+    offsets_of,
     start_buffers,
 )
-from hlo.backend.kernels.contraction.problem.places import Place, address_of, moved
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import element_address
-from hlo.backend.kernels.contraction.products.batch_ahead import BatchAhead
+from hlo.backend.kernels.contraction.products.band_limits import BandLimits, Depths, one
+from hlo.backend.kernels.contraction.products.batch_prefetch import BatchPrefetch
 from hlo.backend.kernels.contraction.products.finishing import (
     Columns,
     Finishing,
-    WaitingTile,
+    PartialTile,
     columns_from,
 )
 from hlo.backend.kernels.contraction.products.form import ProductForm, read_in_memory
-from hlo.backend.kernels.contraction.products.limits import Depths, Limits, one
+from hlo.backend.kernels.contraction.products.partial_sums import PartialSums, Range
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
-from hlo.backend.kernels.contraction.products.rows_ahead import RowsAhead
-from hlo.backend.kernels.contraction.products.waiting import Range, WaitingSums
+from hlo.backend.kernels.contraction.products.row_prefetch import RowPrefetch
 from hlo.backend.kernels.contraction.products.work import product_work
 
 
 def product_kernel(
-    plan: ProductPlan, epilogue: Epilogue | None = None, *, looks: bool = False
+    plan: ProductPlan, epilogue: Epilogue | None = None, *, checks: bool = False
 ) -> Kernel:
     """buffers: lhs and rhs (or their panels), result, what the epilogue reads, starts, the byte
-    that is told of subnormal numbers where it `looks` at words that it makes, scratch.
+    that is set for subnormal numbers where it `checks` at words that it makes, scratch.
     """
-    return _Product(plan, epilogue, looks=looks).kernel()
+    return _Product(plan, epilogue, checks=checks).kernel()
 
 
 class _Product:
     """One product kernel being written: the plan and what is known in the current loop."""
 
-    def __init__(self, plan: ProductPlan, epilogue: Epilogue | None, *, looks: bool) -> None:
+    def __init__(self, plan: ProductPlan, epilogue: Epilogue | None, *, checks: bool) -> None:
         self.w = Writer()
-        self.looks = looks
-        self.told: Value | None = None
+        self.checks = checks
+        self.flag: Value | None = None
         self.plan = plan
         self.epilogue = epilogue
         self.c = plan.contraction
@@ -85,12 +85,12 @@ class _Product:
         self.has_assembly = form.is_assembly
         self.is_glue = self.is_direct or self.has_assembly
         self.functions: dict[str, Kernel] = {}
-        self.limits = Limits(self.w, plan)
+        self.limits = BandLimits(self.w, plan)
         zero = self.w.int(0)
         self.all_depths = Depths(self.w.int(self.c.k), zero, zero, zero)
-        self.waiting = WaitingSums(self.w, plan)
-        self.ahead = BatchAhead(self.w, plan, form.ahead)
-        self.rows_ahead = RowsAhead(self.w, plan, form.rows_ahead)
+        self.waiting = PartialSums(self.w, plan)
+        self.ahead = BatchPrefetch(self.w, plan, form.ahead)
+        self.rows_ahead = RowPrefetch(self.w, plan, form.rows_ahead)
         sizes = form.scratch_sizes
         self.scratch_at = [sum(sizes[:i]) for i in range(4)]
         self.scratch_bytes = sum(sizes)
@@ -103,17 +103,17 @@ class _Product:
         scratch = lhs
         first = 2 + self.result.buffers  # of the starts
         last = first + len(start_buffers(read_in_memory(plan)))
-        if self.looks:
-            self.told = w.buffer_address(last)
+        if self.checks:
+            self.flag = w.buffer_address(last)
         if self.scratch_bytes:
-            scratch = w.buffer_address(last + self.looks)
+            scratch = w.buffer_address(last + self.checks)
         addresses = [advanced(w, scratch, at, "i8") for at in self.scratch_at]
         lhs_scratch, rhs_scratch, stage, self.aside = addresses
         self.scratch = {"lhs": lhs_scratch, "rhs": rhs_scratch}
         self.base: dict[str, Place] = {"lhs": lhs, "rhs": rhs}
         if plan.lhs is not Reading.PACKED:
             self.base["lhs"] = element_0(w, lhs, c.lhs, first)
-            first += beginnings_of(c.lhs)
+            first += offsets_of(c.lhs)
         if plan.rhs is not Reading.PACKED:
             self.base["rhs"] = element_0(w, rhs, c.rhs, first)
         self.at = dict(self.base)
@@ -222,8 +222,8 @@ class _Product:
         target = self.scratch[side]
         if begin.integer != 0:  # the block's first depth comes to the scratch's beginning
             target = advanced(w, target, zero, self.scalar)
-        told = self.told if side == "rhs" else None
-        block = PanelRange(base, target, panels[0], count, begin, depths.count, told)
+        flag = self.flag if side == "rhs" else None
+        block = PanelRange(base, target, panels[0], count, begin, depths.count, flag)
         if new is None:
             self._packed(packing, block)
         else:
@@ -442,7 +442,7 @@ class _Product:
 
     def _finish_waiting(self, sums: Value, start: Value, tile: Value, columns: Columns) -> None:
         first = self.plan.rows.again(self.w, tile, start)
-        waiting = WaitingTile(sums, start, first, self.out_index, columns.start)
+        waiting = PartialTile(sums, start, first, self.out_index, columns.start)
         if self.has_assembly:
             function = self.finishing.called(waiting)
             self.functions[function.text] = function

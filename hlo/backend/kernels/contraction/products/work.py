@@ -14,9 +14,9 @@ from hlo.backend.kernels.contraction.packing.strided import stretch_of
 from hlo.backend.kernels.contraction.problem.axes import Axes, extent
 from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.backend.kernels.contraction.problem.work import factor_bytes, instructions, reach
-from hlo.backend.kernels.contraction.products.limits import share_of
+from hlo.backend.kernels.contraction.products.band_limits import share_of
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
-from hlo.backend.kernels.contraction.products.rows_ahead import rows_ahead
+from hlo.backend.kernels.contraction.products.row_prefetch import rows_ahead
 from hlo.machine import COMMON
 
 COPIED = 2  # Instructions for a vector that is packed: it is loaded and stored.

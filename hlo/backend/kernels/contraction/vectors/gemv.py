@@ -20,24 +20,24 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.contraction.microkernels.lane_sums import across
+from hlo.backend.kernels.contraction.problem.addressing import (
+    Place,
+    Run,
+    begin,
+    define,
+    moved,
+    outside,
+    read,
+)
 from hlo.backend.kernels.contraction.problem.axes import (
     Axes,
     Contraction,
     static_offset,
 )
-from hlo.backend.kernels.contraction.problem.places import (
-    Place,
-    Run,
-    begin,
-    moved,
-    outside,
-    read,
-    told,
-)
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import Parts, Ring, element_address, loaded
 from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK, block_sizes
-from hlo.backend.kernels.contraction.vectors.matrix_ahead import RowsAhead
+from hlo.backend.kernels.contraction.vectors.matrix_prefetch import RowPrefetch
 from hlo.backend.kernels.contraction.vectors.plan import (
     DEPTHS,
     LEAST_UNITS,
@@ -74,7 +74,7 @@ class Dots(Streaming):
         self.at_once = at_once(c, ring)
         self.chains = chains(c, ring)
         self.cut = dots_cut(c, ring)
-        self.ahead = RowsAhead.of_short(c, ring.target.machine)
+        self.ahead = RowPrefetch.of_short(c, ring.target.machine)
         self.next_column = c.columns[-1].rhs if c.columns else 0
         self.steps = -(-c.n // self.at_once)
         self.size = -(-self.steps // self._blocks(self.steps))
@@ -278,7 +278,7 @@ class Axpys(Streaming):
         held = self.depths if self.holds_matrix else len(self.groups[0]) * ring.parts
         self.vectors = 1 if self.is_held else max(1, min(2, most // held))
         self.has_totals = ring.rounds and c.k > BLOCK
-        self.ahead = RowsAhead.of(c, ring.target.machine)
+        self.ahead = RowPrefetch.of(c, ring.target.machine)
         self.sums_size = c.m * self.chunk * ring.parts
         self.scratch_bytes = (1 + self.has_totals) * self.sums_size * ring.scalar_bytes
 
@@ -395,7 +395,7 @@ class Axpys(Streaming):
         for d in range(depths):
             at = add(w, k, w.int(d))
             bases.append(element_address(w, self.lhs, times(w, at, axis.lhs), c.lhs.dtype))
-            told(self.matrix, at, number, max(1, c.k // size), size, d)
+            define(self.matrix, at, number, max(1, c.k // size), size, d)
             depth = ((axis.size, axis.rhs),)
             matrix_rows.append(moved(w, self.matrix, at, depth, c.rhs.dtype))
         held = [[self._number(base, r) for r in range(c.m)] for base in bases if self.is_held]

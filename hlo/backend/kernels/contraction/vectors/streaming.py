@@ -12,14 +12,14 @@ from hlo.backend.ir.control import ranged
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.kernels.contraction.problem.addressing import moved
 from hlo.backend.kernels.contraction.problem.axes import Contraction, static_offset
-from hlo.backend.kernels.contraction.problem.beginnings import (
+from hlo.backend.kernels.contraction.problem.offsets import (
     address_0,
-    beginnings_of,
     element_0,
+    offsets_of,
     start_buffers,
 )
-from hlo.backend.kernels.contraction.problem.places import moved
 from hlo.backend.kernels.contraction.problem.result import Epilogue, Result
 from hlo.backend.kernels.contraction.problem.ring import Parts, Ring, element_address
 from hlo.backend.kernels.contraction.vectors.work import vector_work
@@ -36,7 +36,7 @@ class Streaming:
 
     blocks: int
     scratch_bytes = 0
-    further = 0  # Buffers between starts and scratch: a byte that is told something.
+    further = 0  # Buffers between starts and scratch: a flag.
 
     def __init__(self, c: Contraction, ring: Ring, epilogue: Epilogue | None) -> None:
         self.w = Writer()
@@ -52,11 +52,11 @@ class Streaming:
         first = 2 + self.result.buffers  # of the starts
         last = first + len(start_buffers((c.lhs, c.rhs)))
         if self.further:
-            self.told = w.buffer_address(last)
+            self.flag = w.buffer_address(last)
         if scratch_bytes:
             self.scratch = w.buffer_address(last + self.further)
         lhs = address_0(w, lhs, c.lhs, first)
-        place = element_0(w, rhs, c.rhs, first + beginnings_of(c.lhs))
+        place = element_0(w, rhs, c.rhs, first + offsets_of(c.lhs))
 
         def unit(u: Value) -> None:
             b, block = split_index(w, u, (1 << 40, blocks))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.backend.ir.writer import Value
-from hlo.backend.kernels.contraction.problem.places import Place
+from hlo.backend.kernels.contraction.problem.addressing import Place
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import Parts
 from hlo.backend.kernels.contraction.vectors.gemv import Dots

@@ -18,8 +18,8 @@ def word_stream_schedule(stream: WordStream) -> LoopSchedule:
     tail = Tail.SHORT if c.n % stream.chunk else Tail.NONE
     axes = (batches(c), Axis("j", c.n, Role.PARALLEL, stream.chunk, tail=tail))
     remarks = [f"sums: {sums.plan}, chains of {sums.chain} additions at most"]
-    if stream.looks:
-        remarks.append("look: whether a column has subnormal numbers")
+    if stream.checks:
+        remarks.append("check: whether a column has subnormal numbers")
     found = around(axes, _body(stream))
     return schedule_of(axes, found, remarks, scratch_bytes=stream.scratch_bytes)
 

@@ -29,7 +29,7 @@ from hlo.ir import dtype as dt
 DOTS_ROWS = 2  # One takes no less time than to be read from memory.
 LEAST_VECTORS = 4  # Of columns.
 # One row of floats takes as long from memory without words, and two as long as with them, whose
-# factors nobody looks at; products of integers without words are two instructions of which one
+# factors nobody checks; products of integers without words are two instructions of which one
 # takes two slots.
 LEAST_ROWS = {True: 3, False: 2}
 # From so many rows on squares of words, of two rows by two columns, save more than it takes to copy

@@ -8,8 +8,8 @@ turn, and their sums wait in the first cache in that order until they are finish
 which are words in memory, meet the words that are made of some rows of the matrix. A column's BLOCK
 depths are added before the total.
 
-Instructions that read subnormal numbers as zero are told by a byte that there were some: every
-element of the matrix passes through a register here, so that no kernel of its own has to look.
+Instructions that read subnormal numbers as zero have a flag say that there were some: every
+element of the matrix passes through a register here, so that no kernel of its own has to check.
 
 Where lhs's elements are moved by half their range (words.py), one row more of zeros moved so is
 multiplied, which is a number that the code knows, and taken from the others when they are finished
@@ -26,22 +26,22 @@ from hlo.backend.ir.arithmetic import add, advanced, clipped, divided, times
 from hlo.backend.ir.control import loop, ranged
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
-from hlo.backend.kernels.contraction.problem.axes import static_offset
-from hlo.backend.kernels.contraction.problem.elements import held
-from hlo.backend.kernels.contraction.problem.places import (
+from hlo.backend.kernels.contraction.problem.addressing import (
     Place,
     Run,
     begin,
     codes_of,
+    define,
     moved,
     outside,
-    told,
 )
+from hlo.backend.kernels.contraction.problem.axes import static_offset
+from hlo.backend.kernels.contraction.problem.elements import held
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import element_address
-from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, tell
+from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, set_flag
 from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK
-from hlo.backend.kernels.contraction.vectors.matrix_ahead import RowsAhead
+from hlo.backend.kernels.contraction.vectors.matrix_prefetch import RowPrefetch
 from hlo.backend.kernels.contraction.vectors.plan import (
     CHUNK_BYTES,
     DEPTHS,
@@ -62,21 +62,21 @@ WORDS = 4  # Of 16 bytes.
 
 class WordStream(Streaming):
     """The kernel. buffers: lhs's words, rhs, result, what the epilogue reads, starts, the byte if
-    it `looks`, scratch.
+    it `checks`, scratch.
     """
 
     def __init__(
-        self, words: StreamedWords, epilogue: Epilogue | None, *, looks: bool = False
+        self, words: StreamedWords, epilogue: Epilogue | None, *, checks: bool = False
     ) -> None:
         c, ring = words.contraction, words.ring
         super().__init__(c, ring, epilogue)
         assert ring.dot is not None, "of words"
-        self.dot, self.looks, self.further = ring.dot, looks, int(looks)
+        self.dot, self.checks, self.further = ring.dot, checks, int(checks)
         self.rows = c.m + words.lhs.is_moved
         self.vectors = self.dot.group  # Of words, and of sums of a row, in a step.
         self.elements = self.vectors * ring.lanes  # Columns of a step.
         self.depths = _depths(words)
-        self.ahead = RowsAhead.of(c, ring.target.machine)
+        self.ahead = RowPrefetch.of(c, ring.target.machine)
         steps = -(-c.n // self.elements)
         blocks = -(-self.rows * c.n * ring.scalar_bytes // CHUNK_BYTES)
         if c.batches * blocks < LEAST_UNITS:
@@ -219,7 +219,7 @@ class WordStream(Streaming):
         rows = []
         for d in range(depths):
             at = add(w, first, w.int(d))
-            told(self.matrix, at, number, max(1, c.k // self.depths), self.depths, d)
+            define(self.matrix, at, number, max(1, c.k // self.depths), self.depths, d)
             rows.append(moved(w, self.matrix, at, ((axis.size, axis.rhs),), c.rhs.dtype))
         return rows
 
@@ -239,8 +239,8 @@ class WordStream(Streaming):
         w, dtype, group = self.w, self.c.rhs.dtype, self.vectors
         self.ahead.ask(w, rows, at, self.depths * self.c.depth[0].rhs, self.elements)
         raw = [self._codes(row, at, count) for row in rows]
-        if self.looks:
-            tell(w, are_subnormal(w, raw), self.told)
+        if self.checks:
+            set_flag(w, are_subnormal(w, raw), self.flag)
         made = [held(w, self.ring.target, row, dtype, self.dot.elements[1]) for row in raw]
         made += [w.zero(made[0].type)] * (-len(made) % group)
         groups = range(0, len(made), group)

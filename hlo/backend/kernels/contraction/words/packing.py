@@ -14,8 +14,8 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.problem.beginnings import address_0
 from hlo.backend.kernels.contraction.problem.elements import held
+from hlo.backend.kernels.contraction.problem.offsets import address_0
 from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.backend.kernels.contraction.words.words import Words
 from hlo.backend.lanes import masked

@@ -6,8 +6,8 @@ Elements that follow each other along the innermost axis of depth share a word, 
 low bits; the last word of an odd depth is filled up with zero. A factor that lies along that axis
 is words as it stands, if its elements need no conversion; others are copied, in the order in which
 they lie (words_packing.py), or are columns that become words where the product packs them
-(packing/joining.py). What is left is a product like those of f32 and s32, of a half or a quarter of
-the depth.
+(packing/interleaving.py). What is left is a product like those of f32 and s32, of a half or a
+quarter of the depth.
 
 Quads of 8 bits are signed or unsigned as the instruction has them. Where none multiplies factors of
 these kinds, lhs's elements are turned into the other kind by their sign bit, which moves all of

@@ -104,7 +104,7 @@ def test_runs_of_features_in_blocks() -> None:
 
 
 def test_scratch_grows_by_a_copy_of_one_factor_at_most() -> None:
-    """What many blocks of columns would copy each is packed once (products/rows_before.py)."""
+    """What many blocks of columns would copy each is packed once (products/lhs_prepacking.py)."""
 
     def temporary(size: int) -> int:
         text = f"""HloModule m

@@ -15,10 +15,10 @@ from hlo.backend.compilation import Compilation
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.problem.axes import Bands, dot_contraction, normal
 from hlo.backend.kernels.contraction.problem.ring import ring_of
-from hlo.backend.kernels.contraction.products.limits import share_of
-from hlo.backend.kernels.contraction.products.mirror import UPPER, upper_half
+from hlo.backend.kernels.contraction.products.band_limits import share_of
 from hlo.backend.kernels.contraction.products.planning import planned
-from hlo.backend.kernels.contraction.products.zero_look import bands_of_zeros
+from hlo.backend.kernels.contraction.products.symmetric_product import UPPER, upper_half
+from hlo.backend.kernels.contraction.products.zero_check import bands_of_zeros
 from hlo.ir.instruction import Instruction
 from hlo.machine import NAMED
 

@@ -13,9 +13,9 @@ from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.contraction.convolutions.convolution import convolution_contraction
 from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.problem.ring import ring_of
+from hlo.backend.kernels.contraction.products.lhs_prepacking import with_prepacked_lhs
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.planning import planned
-from hlo.backend.kernels.contraction.products.rows_before import with_rows_before
 from hlo.ir.instruction import Instruction
 from hlo.machine import NAMED, Machine
 from tests.support.contraction_harness import Compiled, levels, target_of
@@ -52,7 +52,7 @@ def test_rows_that_many_blocks_of_columns_copy(
 ) -> None:
     before = plan_of(product(dtype, dims))
     assert before.lhs is Reading.IN_TILE
-    plan = with_rows_before(before)
+    plan = with_prepacked_lhs(before)
     assert plan.lhs is Reading[wanted]
     assert plan == replace(before, lhs=plan.lhs)
     assert (plan.depth_blocks, plan.sums) == (before.depth_blocks, before.sums)
@@ -69,10 +69,12 @@ def test_packed_rows_are_fetched_ahead_like_copied_ones() -> None:
 
 def test_a_machine_whose_cache_is_no_faster_than_memory_copies_in_tiles() -> None:
     rates = replace(ZEN4.rates, cached_bytes=100, memory_bytes=100_000)
-    assert with_rows_before(plan_of(product("f64", (2048, 2048, 2048)))).lhs is Reading.PACKED
+    assert with_prepacked_lhs(plan_of(product("f64", (2048, 2048, 2048)))).lhs is Reading.PACKED
     slow = replace(ZEN4, rates=replace(ZEN4.rates, memory_bytes=100))
     for machine, wanted in ((replace(ZEN4, rates=rates), Reading.PACKED), (slow, Reading.IN_TILE)):
-        assert with_rows_before(plan_of(product("f64", (2048, 2048, 2048)), machine)).lhs is wanted
+        assert (
+            with_prepacked_lhs(plan_of(product("f64", (2048, 2048, 2048)), machine)).lhs is wanted
+        )
 
 
 def test_windows_that_overlap_stay_where_they_are() -> None:
@@ -86,7 +88,7 @@ def test_windows_that_overlap_stay_where_they_are() -> None:
     plan = planned(normal(convolution_contraction(root)[0], ring.lanes), ring)
     tiles = replace(plan, lhs=Reading.IN_TILE)
     assert tiles.column_blocks > 8
-    assert with_rows_before(tiles).lhs is Reading.IN_TILE
+    assert with_prepacked_lhs(tiles).lhs is Reading.IN_TILE
 
 
 @pytest.mark.parametrize("level", levels())
@@ -105,7 +107,7 @@ def test_bits_are_those_of_rows_copied_in_tiles(
     factors = [rng.standard_normal(o.shape.dims).astype(o.shape.dtype.numpy) for o in root.operands]
     found = []
     for packs in (lambda plan: plan, _always):
-        monkeypatch.setattr(sequence, "with_rows_before", packs)
+        monkeypatch.setattr(sequence, "with_prepacked_lhs", packs)
         result = np.empty(root.shape.dims, root.shape.dtype.numpy)
         found.append(
             Compiled(contraction_kernels(root, target_of(level)), level)(factors, result, 3)

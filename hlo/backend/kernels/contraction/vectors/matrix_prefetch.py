@@ -1,0 +1,67 @@
+"""Matrix prefetch: rows that are asked for ahead, where a matrix comes from memory.
+
+Streams of few rows go over runs of a matrix's rows, some rows side by side. These are far apart,
+and a processor's own prefetcher ends at a page: hints ask for the next rows' lines while the
+products of these are made. On Zen 4 8 rows of bf16 by 4096 x 8192 take half the time so. What the
+last cache holds comes fast enough: hints would cost a tenth. Not so where rows are short and lie
+one after the other (dots of each with a vector): several go on side by side, each too short for the
+processor to see where it goes, and the next ones are asked for into the first cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.kernels.contraction.problem.addressing import Place
+from hlo.backend.kernels.contraction.problem.axes import Contraction
+from hlo.backend.kernels.contraction.problem.ring import element_address
+from hlo.ir.dtype import DType
+from hlo.machine import Machine
+
+# The longest rows of which the next ones are asked for, of a matrix that a core's caches may hold.
+# Emerald Rapids, f32: rows of 64 took 0.8 of the time so, of 200 0.85, of 500 0.95, of 1000 1.1.
+_SHORT_BYTES = 2048
+
+
+class RowPrefetch(Struct, frozen=True):
+    """dtype: of the matrix; line_bytes: 0 where nothing is asked for; nearness: LLVM's number of
+    the cache that is asked, 3 of the first one, 2 of the second.
+    """
+
+    dtype: DType
+    line_bytes: int
+    nearness: int = 2
+
+    @staticmethod
+    def of(c: Contraction, machine: Machine) -> RowPrefetch:
+        """For the columns of a product."""
+        size = c.k * c.n * c.rhs.dtype.item_bytes
+        is_far = size > 2 * machine.last_cache.bytes and c.rhs.prologue is None
+        return RowPrefetch(c.rhs.dtype, machine.line_bytes if is_far else 0)
+
+    @staticmethod
+    def of_short(c: Contraction, machine: Machine) -> RowPrefetch:
+        """For rows of the matrix (its columns, as the product sees them) that lie one after the
+        other and end before a processor's own prefetcher has seen where they go.
+        """
+        row_bytes = c.k * c.rhs.dtype.item_bytes
+        is_run = len(c.depth) == 1 and len(c.columns) == 1 and c.columns[0].rhs == c.k
+        is_short = machine.first_cache.bytes < row_bytes * c.n and row_bytes <= _SHORT_BYTES
+        asks = is_run and is_short and c.rhs.prologue is None
+        return RowPrefetch(c.rhs.dtype, machine.line_bytes if asks else 0, nearness=3)
+
+    def ask(self, w: Writer, rows: Sequence[Place], first: Value, ahead: int, columns: int) -> None:
+        """For so many columns from the first on of the rows so many elements ahead, which may lie
+        behind the matrix: a hint is no access.
+        """
+        size = self.dtype.item_bytes
+        for row in rows if self.line_bytes else ():
+            assert isinstance(row, Value), "in memory"
+            at = element_address(w, row, first, self.dtype)
+            for byte in range(0, columns * size, self.line_bytes):
+                there = w.offset("getelementptr", at, w.int(ahead * size + byte), "i8")
+                hint = (w.int(n, "i32") for n in (0, self.nearness, 1))
+                w.call_declared("llvm.prefetch.p0", there, *hint)
