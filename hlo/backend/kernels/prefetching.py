@@ -9,7 +9,7 @@ from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
-from hlo.backend.loops.nest_schedule import NestSchedule
+from hlo.backend.loops.nest_schedule import Ahead, NestSchedule
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Index
 from hlo.ir.instruction import Instruction
@@ -21,17 +21,25 @@ def prefetch_rows(
     rows: Sequence[Sequence[Expr]],
     last: Sequence[Expr],
 ) -> None:
-    """Hints for what the last stage reads at the loops' values, some rows further on."""
+    """Hints for what the last stage reads and writes at the loops' values, some rows or squares
+    further on.
+    """
     variables, line_bytes = schedule.domain.variables, schedule.machine.line_bytes
     for ahead in schedule.ahead:
         assert ahead.position is not None, "rows are read at a position"
-        memory = _memory(elemental, ahead.leaf)
+        memory = _memory(elemental, ahead)
         vectors = max(1, line_bytes // (schedule.lanes * memory.dtype.item_bytes))
-        for row in rows:
-            for place in last[::vectors]:
+        # A square's vectors lie along its rows, and its columns are a line of memory each.
+        is_turned = ahead.vectors > 1
+        for row in rows[:1] if is_turned else rows:
+            for place in last if is_turned else last[::vectors]:
                 values: dict[Atom, Expr] = dict(zip(variables, (*row, place), strict=True))
                 position = ahead.position.substituted(values)
-                _fetch(elemental.nest, memory, position, ahead.ahead_bytes)
+                for k in range(ahead.vectors):
+                    ahead_bytes = ahead.ahead_bytes + k * ahead.apart_bytes
+                    _fetch(
+                        elemental.nest, memory, position, ahead_bytes, is_written=ahead.is_written
+                    )
 
 
 class Prefetched:
@@ -62,21 +70,25 @@ class Prefetched:
 def fetched(elemental: Elemental, schedule: NestSchedule) -> dict[Instruction, Prefetched]:
     """The operands that the last reduction asks for ahead."""
     return {
-        ahead.source: Prefetched(_memory(elemental, ahead.leaf), ahead.ahead_bytes)
+        ahead.source: Prefetched(_memory(elemental, ahead), ahead.ahead_bytes)
         for ahead in schedule.fetched
         if ahead.source is not None
     }
 
 
-def _memory(elemental: Elemental, leaf: int) -> Memory:
+def _memory(elemental: Elemental, ahead: Ahead) -> Memory:
     """Of an entry in the table."""
+    if ahead.is_written:
+        return elemental.results[ahead.leaf]
     known = {memory.leaf: memory for memory in elemental.memory.values()}
-    return known[leaf]
+    return known[ahead.leaf]
 
 
-def _fetch(nest: Nest, memory: Memory, position: Expr, ahead_bytes: int) -> None:
+def _fetch(
+    nest: Nest, memory: Memory, position: Expr, ahead_bytes: int, *, is_written: bool = False
+) -> None:
     """A hint, which is no access: it may lie behind the array."""
     w = nest.w
     here = nest.pointer(memory.base, position, types.storage_scalar(memory.dtype))
     ahead = w.offset("getelementptr", here, w.int(ahead_bytes), "i8")
-    w.call_declared("llvm.prefetch.p0", ahead, *(w.int(n, "i32") for n in (0, 3, 1)))
+    w.call_declared("llvm.prefetch.p0", ahead, *(w.int(n, "i32") for n in (int(is_written), 3, 1)))

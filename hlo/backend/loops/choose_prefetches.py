@@ -15,7 +15,7 @@ memory 0.75 to 1.05).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -24,7 +24,7 @@ from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.nest_schedule import Ahead, NestSchedule, is_streamed, streamed_from
 from hlo.backend.loops.trace import trace
 from hlo.indexing import affine
-from hlo.indexing.affine import Index
+from hlo.indexing.affine import Expr, Index
 from hlo.indexing.queries import result_dims
 from hlo.ir.instruction import Instruction
 from hlo.machine import Machine
@@ -36,6 +36,9 @@ def choose_prefetches(expression: Expression, schedule: NestSchedule) -> NestSch
     """With its reductions in order and what is asked for ahead."""
     if schedule.inner or schedule.is_blocked:
         return schedule
+    if schedule.tile is not None and not schedule.domain.trace.reductions:
+        ahead = tuple(_in_squares(expression, schedule))
+        return replace(schedule, ahead=ahead).because(*_remarks(schedule, ahead))
     reductions = _reductions_in_order(expression, schedule)
     # Not beside a pad's operand, say: where it is asked for, a test stands before.
     within = tuple((reduce, at) for reduce, at in reductions if is_within(at, result_dims(reduce)))
@@ -51,13 +54,58 @@ def choose_prefetches(expression: Expression, schedule: NestSchedule) -> NestSch
     if schedule.tile is not None:
         return schedule
     ahead = tuple(_in_rows(expression, schedule))
+    return replace(schedule, ahead=ahead).because(*_remarks(schedule, ahead))
+
+
+def _remarks(schedule: NestSchedule, ahead: Iterable[Ahead]) -> Iterable[str]:
     least = streamed_from(schedule.machine)
-    remarks = dict.fromkeys(
-        f"ahead: p{a.leaf} by {a.ahead_bytes} bytes, it has {a.size_bytes} bytes, "
+    return dict.fromkeys(
+        f"ahead: {a.name} by {a.ahead_bytes} bytes, it has {a.size_bytes} bytes, "
         f"{least} and more come from memory"
         for a in ahead
     )
-    return replace(schedule, ahead=ahead).because(*remarks)
+
+
+def _in_squares(expression: Expression, schedule: NestSchedule) -> Iterator[Ahead]:
+    """The lines of squares to come: those that are read along the tile's axis, each far from the
+    next one, and those that are read or written as rows, each in the middle of a row.
+    """
+    domain, tile = schedule.domain, schedule.tile
+    assert tile is not None, "squares are along a tile axis"
+    along, last = domain.variables[tile.loop], domain.variables[-1]
+    known = {leaf.number: leaf for leaf in expression.leaves.values()}
+    found: dict[tuple[int, Expr], Ahead] = {}
+    for read in domain.trace.reads:
+        leaf, place = known.get(read.leaf), read.position
+        step, across = (place.coefficient(v) or 0 for v in (last, along))
+        is_turned = across == 1 and abs(step) >= schedule.lanes
+        if (
+            leaf is None
+            or affine.rests_on_values(place)
+            or not (is_turned or (step == 1 and across))
+        ):
+            continue
+        apart = step * leaf.dtype.item_bytes
+        found[read.leaf, place] = Ahead(
+            read.leaf, f"p{read.leaf}", leaf.size_bytes,
+            _squares_ahead(schedule, leaf.dtype.item_bytes) * schedule.lanes * apart,
+            position=place, vectors=schedule.lanes if is_turned else 1, apart_bytes=apart,
+        )  # fmt: skip
+    for output in domain.outputs:
+        array, place = output.array, output.place(domain.own_index)
+        if output.update is None and place.coefficient(last) == 1:
+            item_bytes = array.dtype.item_bytes
+            found[array.number, place] = Ahead(
+                array.number, output.name, array.size * item_bytes,
+                _squares_ahead(schedule, item_bytes) * schedule.lanes * item_bytes,
+                position=place, is_written=True,
+            )  # fmt: skip
+    yield from (a for a in found.values() if is_streamed(schedule.machine, a.size_bytes))
+
+
+def _squares_ahead(schedule: NestSchedule, item_bytes: int) -> int:
+    """So many squares as memory delivers while one line is waited for."""
+    return -(-schedule.machine.rates.awaited_bytes // (schedule.lanes**2 * item_bytes))
 
 
 def _in_rows(expression: Expression, schedule: NestSchedule) -> Iterator[Ahead]:
@@ -77,7 +125,7 @@ def _in_rows(expression: Expression, schedule: NestSchedule) -> Iterator[Ahead]:
         step_bytes = (position.coefficient(row) or 0) * schedule.rows * leaf.dtype.item_bytes
         if step_bytes > 0 and is_streamed(schedule.machine, leaf.size_bytes):
             ahead_bytes = _ahead_bytes(schedule.machine, step_bytes)
-            yield Ahead(number, leaf.size_bytes, ahead_bytes, position=position)
+            yield Ahead(number, f"p{number}", leaf.size_bytes, ahead_bytes, position=position)
 
 
 def _in_reductions(expression: Expression, schedule: NestSchedule) -> Iterator[Ahead]:
@@ -94,7 +142,9 @@ def _in_reductions(expression: Expression, schedule: NestSchedule) -> Iterator[A
         step_bytes = step * schedule.rows * leaf.dtype.item_bytes
         if is_streamed(schedule.machine, leaf.size_bytes):
             ahead_bytes = _ahead_bytes(schedule.machine, step_bytes)
-            found[read.source] = Ahead(read.leaf, leaf.size_bytes, ahead_bytes, read.source)
+            found[read.source] = Ahead(
+                read.leaf, f"p{read.leaf}", leaf.size_bytes, ahead_bytes, read.source
+            )
     yield from found.values()
 
 

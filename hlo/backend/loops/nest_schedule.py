@@ -78,15 +78,22 @@ class Walk(Struct, frozen=True):
 
 
 class Ahead(Struct, frozen=True):
-    """Lines of the operand at a table's entry, of so many bytes, that are asked for some bytes
-    ahead: at a position of what is read, or with the elements of a source.
+    """Lines of the array at a table's entry, of so many bytes, that are asked for some bytes ahead:
+    at a position of what is read or written, or with the elements of a source.
+
+    name: of the array, as loops are printed. vectors: those of a square that is turned in
+    registers, apart_bytes from each other. is_written: whether the array is a result.
     """
 
     leaf: int
+    name: str
     size_bytes: int
     ahead_bytes: int
     source: Instruction | None = None
     position: Expr | None = None
+    vectors: int = 1
+    apart_bytes: int = 0
+    is_written: bool = False
 
 
 class NestSchedule(Struct, frozen=True, eq=False):

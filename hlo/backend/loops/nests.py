@@ -268,7 +268,7 @@ class _Nest:
             reads = ()  # its own line says what
         start, over = _window(output)
         return Store(
-            "result" if output.leaf == 0 else f"result{output.leaf}",
+            output.name,
             output.array.number,
             tuple(self._named(index)),
             value,
@@ -286,8 +286,8 @@ class _Nest:
 def _prefetches(schedule: NestSchedule, *, in_reductions: bool = False) -> Nodes:
     """Hints for the rows that come next."""
     ahead = schedule.fetched if in_reductions else schedule.ahead
-    wanted = dict.fromkeys((a.leaf, a.ahead_bytes) for a in ahead)
-    return tuple(Prefetch(f"p{leaf}", ahead_bytes) for leaf, ahead_bytes in wanted)
+    wanted = dict.fromkeys((a.name, a.ahead_bytes) for a in ahead)
+    return tuple(Prefetch(name, ahead_bytes) for name, ahead_bytes in wanted)
 
 
 def _kept_dims(keep: Keep) -> tuple[int, ...]:

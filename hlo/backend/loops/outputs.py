@@ -41,6 +41,11 @@ class Output(Struct, frozen=True):
         return affine.linear(index, self.frame)
 
     @property
+    def name(self) -> str:
+        """The array's name where loops are printed."""
+        return "result" if self.leaf == 0 else f"result{self.leaf}"
+
+    @property
     def rows(self) -> tuple[int, ...]:
         """The dimensions without the ones at the end: [n, 1] are rows of [n, m], as [n] is."""
         count = next((k for k in range(len(self.dims), 0, -1) if self.dims[k - 1] != 1), 0)
