@@ -19,6 +19,7 @@ from hlo.backend.kernels.contraction.matrix_units.packing import group_words
 from hlo.backend.kernels.contraction.matrix_units.work import tile_work
 from hlo.backend.kernels.contraction.problem.offsets import address_0
 from hlo.backend.kernels.contraction.problem.result import Epilogue, Result
+from hlo.backend.kernels.contraction.problem.result_prefetch import ResultPrefetch
 from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, set_flag
 from hlo.backend.lanes import masked
@@ -53,6 +54,9 @@ class AmxProduct:
         w, c, plan = self.w, self.c, self.plan
         lhs, self.blocks = (w.buffer_address(i) for i in range(2))
         self.result = Result(w, plan.ring, c.out, 2, self.epilogue)
+        self.result_prefetch = ResultPrefetch(
+            w, c, plan.ring.target.machine, rows=2 * TILE, columns=2 * TILE
+        )
         first = 2 + self.result.buffers  # of the starts
         beyond = first + len(c.lhs.starts)
         self.flag = w.buffer_address(beyond) if self.checks else None
@@ -123,8 +127,11 @@ class AmxProduct:
             def at_row(row: Value) -> None:
                 local = w.binary("sub", row, rows[0])
                 strips = advanced(w, self.scratch, times(w, local, 2 * plan.row_strip_bytes), "i8")
-                self._multiply(strips, strip, count)
                 corner = times(w, row, 2 * TILE), times(w, column, 2 * TILE)
+                if plan.blocks == 1:
+                    index = add(w, self.out_index, corner[1])
+                    self.result_prefetch.tile(self.result.address, index, corner[0])
+                self._multiply(strips, strip, count)
                 if plan.blocks == 1:
                     self._finish(*corner)
                 else:

@@ -43,6 +43,7 @@ from hlo.backend.kernels.contraction.problem.offsets import (
     start_buffers,
 )
 from hlo.backend.kernels.contraction.problem.result import Epilogue
+from hlo.backend.kernels.contraction.problem.result_prefetch import ResultPrefetch
 from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.backend.kernels.contraction.products.band_limits import BandLimits, Depths, one
 from hlo.backend.kernels.contraction.products.batch_prefetch import BatchPrefetch
@@ -100,6 +101,9 @@ class _Product:
         lhs, rhs = (w.buffer_address(i) for i in range(2))
         self.finishing = Finishing(w, plan, self.form, self.epilogue)
         self.result = self.finishing.result
+        self.result_prefetch = ResultPrefetch(
+            w, c, plan.ring.target.machine, rows=plan.rows.step, columns=plan.columns.width
+        )
         scratch = lhs
         first = 2 + self.result.buffers  # of the starts
         last = first + len(start_buffers(read_in_memory(plan)))
@@ -385,6 +389,9 @@ class _Product:
         w, depths = self.w, self.limits.depths(tile, self.panel, depths)
         rhs = self.form.factor("rhs").moved(w, rhs, depths.rhs)
         form = self.form.assembly(depths.count)
+        if not self.staged:
+            index = add(w, self.out_index, columns.start)
+            self.result_prefetch.tile(self.result.address, index, start)
         lhs = self._address("lhs", tile, start)
         if self.c.is_diagonal:
             lhs = element_address(w, lhs, columns.start, self.c.lhs.dtype)
