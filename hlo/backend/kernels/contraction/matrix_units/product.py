@@ -55,7 +55,12 @@ class AmxProduct:
         lhs, self.blocks = (w.buffer_address(i) for i in range(2))
         self.result = Result(w, plan.ring, c.out, 2, self.epilogue)
         self.result_prefetch = ResultPrefetch(
-            w, c, plan.ring.target.machine, rows=2 * TILE, columns=2 * TILE
+            w,
+            c,
+            plan.ring.target.machine,
+            rows=2 * TILE,
+            columns=2 * TILE,
+            loads=4 * TILE * plan.steps,
         )
         first = 2 + self.result.buffers  # of the starts
         beyond = first + len(c.lhs.starts)

@@ -102,7 +102,12 @@ class _Product:
         self.finishing = Finishing(w, plan, self.form, self.epilogue)
         self.result = self.finishing.result
         self.result_prefetch = ResultPrefetch(
-            w, c, plan.ring.target.machine, rows=plan.rows.step, columns=plan.columns.width
+            w,
+            c,
+            plan.ring.target.machine,
+            rows=plan.rows.step,
+            columns=plan.columns.width,
+            loads=(plan.rows.step + plan.vectors) * c.k,
         )
         scratch = lhs
         first = 2 + self.result.buffers  # of the starts
