@@ -29,6 +29,7 @@ from hlo.indexing.queries import result_dims
 from hlo.ir.instruction import Instruction
 from hlo.machine import Machine
 
+_SHORT_ROW_BYTES = 2048  # Half a page: what a processor's prefetcher does not run through.
 _LONG_ROWS = 2  # Rows of so many times what is awaited at once are long.
 
 
@@ -38,6 +39,9 @@ def choose_prefetches(expression: Expression, schedule: NestSchedule) -> NestSch
         return schedule
     if schedule.tile is not None and not schedule.domain.trace.reductions:
         ahead = tuple(_in_squares(expression, schedule))
+        return replace(schedule, ahead=ahead).because(*_remarks(schedule, ahead))
+    if not schedule.domain.trace.reductions:
+        ahead = tuple(_in_strided_rows(schedule))
         return replace(schedule, ahead=ahead).because(*_remarks(schedule, ahead))
     reductions = _reductions_in_order(expression, schedule)
     # Not beside a pad's operand, say: where it is asked for, a test stands before.
@@ -101,6 +105,32 @@ def _in_squares(expression: Expression, schedule: NestSchedule) -> Iterator[Ahea
                 position=place, is_written=True,
             )  # fmt: skip
     yield from (a for a in found.values() if is_streamed(schedule.machine, a.size_bytes))
+
+
+def _in_strided_rows(schedule: NestSchedule) -> Iterator[Ahead]:
+    """Short rows that are written apart from each other, as parts of longer ones: few stores can
+    wait for their lines. Rows that are read so gain nothing.
+    """
+    domain = schedule.domain
+    if schedule.vector is None or not schedule.loops or schedule.stages:
+        return
+    row, lane = domain.variables[schedule.loops - 1], domain.variables[-1]
+    rounds = domain.extents[schedule.loops - 1] // schedule.rows
+    for output in domain.outputs:
+        array, place = output.array, output.place(domain.own_index)
+        row_bytes = domain.extents[-1] * schedule.rows * array.dtype.item_bytes
+        step_bytes = (place.coefficient(row) or 0) * schedule.rows * array.dtype.item_bytes
+        size_bytes = array.size * array.dtype.item_bytes
+        if output.update is not None or place.coefficient(lane) != 1:
+            continue
+        if abs(step_bytes) <= row_bytes or row_bytes > _SHORT_ROW_BYTES:
+            continue
+        rows = -(-schedule.machine.rates.awaited_bytes // row_bytes)
+        if is_streamed(schedule.machine, size_bytes) and rounds >= 2 * rows:
+            yield Ahead(
+                array.number, output.name, size_bytes, rows * step_bytes, position=place,
+                is_written=True,
+            )  # fmt: skip
 
 
 def _squares_ahead(schedule: NestSchedule, item_bytes: int) -> int:
