@@ -46,6 +46,15 @@ def machine_of(level: str) -> llvm.TargetMachine:
     return _machines[level]
 
 
+WRITTEN = "i32 1, i32 3, i32 1)"  # The end of a hint for a line that is going to be written.
+
+
+def fetches(sequence: KernelSequence) -> int:
+    """Hints for factors in the code of kernels."""
+    texts = [call.kernel.text for call in sequence.calls]
+    return sum(text.count("prefetch") - text.count(WRITTEN) for text in texts)
+
+
 class Compiled:
     """The kernels of a sequence as machine code; call with the operands."""
 

@@ -16,7 +16,7 @@ FILES = sorted((ROOT / "hlo").rglob("*.py"))
 # Each layer may import itself and what stands before it.
 LAYERS = (
     ("source", "garbage", "once", "forking", "choices", "progress", "hashing"),
-    ("entered", "later"),
+    ("entered", "lazy_functions"),
     ("errors", "error_codes"),
     ("process_memory", "cache"),
     ("ir",),

@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.unit.backend.entry.test_exact_ir import SPECIAL, away
 
 from hlo.backend.isa.target import Target
 from hlo.backend.math import rounding
 from hlo.backend.math.term import Term, fma, grown, near_one, residual, two_product
 from hlo.machine import NAMED
 from tests.support.lanes_jit import lanes_function
+from tests.unit.backend.entry.test_float_libcalls_ir import SPECIAL, away
 
 TARGET = Target(NAMED["x86-64"])  # neither fuses nor rounds
 KINDS = {"float": (np.float32, 8), "double": (np.float64, 4)}

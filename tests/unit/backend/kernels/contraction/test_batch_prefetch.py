@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlo.backend.ir.kernel import KernelSequence
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.machine import NAMED
-from tests.support.contraction_harness import Compiled, levels, target_of
+from tests.support.contraction_harness import Compiled, fetches, levels, target_of
 from tests.unit.backend.kernels.contraction.test_contraction_dot import dot, run
 
 ROWS = {
@@ -24,10 +23,6 @@ ROWS = {
 def batch(count: int, m: int, n: int, k: int) -> Instruction:
     lhs, rhs = Shape.array(dt.F32, (count, m, k)), Shape.array(dt.F32, (count, k, n))
     return dot(lhs, rhs, dt.F32, **ROWS)
-
-
-def fetches(sequence: KernelSequence) -> int:
-    return sum(call.kernel.text.count("prefetch") for call in sequence.calls)
 
 
 @pytest.mark.parametrize("sizes", [(1000, 64, 64, 64), (1000, 33, 48, 40)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlo.backend.ir.kernel import KernelSequence
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.ir import dtype as dt
@@ -13,7 +12,7 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.machine import NAMED
-from tests.support.contraction_harness import Compiled, levels, target_of
+from tests.support.contraction_harness import Compiled, fetches, levels, target_of
 from tests.unit.backend.kernels.contraction.test_contraction_dot import dot, run
 
 
@@ -23,10 +22,6 @@ def product(m: int, n: int, k: int, *, depth: int = 1, dtype: DType = dt.F32) ->
     rhs = Shape.array(dtype, (k, n))
     dims = {"lhs_contracting_dims": (depth,), "rhs_contracting_dims": (0,)}
     return dot(lhs, rhs, dtype, **dims)
-
-
-def fetches(sequence: KernelSequence) -> int:
-    return sum(call.kernel.text.count("prefetch") for call in sequence.calls)
 
 
 @pytest.mark.parametrize("dtype", [dt.F32, dt.F64])
