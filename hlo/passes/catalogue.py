@@ -55,6 +55,7 @@ _COMMON: dict[str, Pass] = {
 # run on others, and those that are not above are not imported for them.
 NEEDS: dict[str, tuple[Set[str], ...]] = {
     "batchnorm_expander": (Opcodes(lambda opcode: opcode.startswith("batch-norm")),),
+    "complex-sort-expander": (frozenset({"sort"}), frozenset({"real"})),
     "conditional-to-select": (frozenset({"conditional"}),),
     "convert_operand_folding": (frozenset({"convert"}),),
     "dot-strength-reduction": (frozenset({"dot"}),),
@@ -181,6 +182,7 @@ def _compiled(algsimp: str, *inexact: str) -> tuple[str, ...]:
         "while-loop-sum-batching",
         "dot-strength-reduction",
         "window-separation",
+        "complex-sort-expander",
         "sort-operand-transposer",
         "reshape-mover",
         "while-loop-rematerialization",
@@ -242,6 +244,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("dynamic_padder", "dot-strength-reduction", "what is valid along depth is cut out of the dot"),
     ("window-separation", "fusion", "what makes a window's array is fused into its first part"),
     ("algsimp", "sort-operand-transposer", "slices of the first of a sort are seen beside it"),
+    ("complex-sort-expander", "sort-operand-transposer", "rows of parts are turned as others are"),
     ("sort-operand-transposer", "fusion", "what makes rows turns them where it is computed"),
     ("dynamic_padder", "window-separation", "what is valid of a window's array is known by then"),
     ("one-hot-rewriter", "dot-strength-reduction", "rows that are picked are no sums"),

@@ -26,7 +26,7 @@ from hlo.passes.dce import drop_dead_instructions
 from hlo.passes.fusion_axes import Group
 from hlo.passes.fusion_groups import is_worth_a_call, members_in_order, plan
 from hlo.passes.liveness import awaited, wrapped_operations
-from hlo.passes.reduction_parts import wanted_parts
+from hlo.passes.reduction_parts import is_short_row, wanted_parts
 from hlo.passes.reduction_results import finish_reductions
 from hlo.passes.remarks import FUSED, remark
 
@@ -59,6 +59,14 @@ def _split_reductions(module: Module, computation: Computation) -> bool:
     return split_reductions(module, computation)
 
 
+def _tile_broadcasts(computation: Computation) -> bool:
+    if not any(map(is_short_row, computation.instructions)):
+        return False
+    from hlo.passes.broadcast_tiling import tile_broadcasts  # few programs have such rows
+
+    return tile_broadcasts(computation)
+
+
 def _joined(groups: list[Group], max_size: int) -> list[Group]:
     if len(groups) < 2:
         return groups
@@ -68,7 +76,8 @@ def _joined(groups: list[Group], max_size: int) -> list[Group]:
 
 
 def _fuse_all(module: Module, computation: Computation, max_size: int) -> bool:
-    changed = _split_reductions(module, computation)
+    changed = _tile_broadcasts(computation)
+    changed |= _split_reductions(module, computation)
     groups = plan(computation, max_size)
     loops = [g for g in groups if g.contraction is None]
     finishing = [g for g in groups if g.contraction is not None]

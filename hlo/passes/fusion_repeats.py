@@ -15,7 +15,7 @@ from hlo.indexing.queries import steps
 from hlo.ir.instruction import Instruction
 from hlo.ir.permutation import compose, is_identity
 from hlo.machine import COMMON
-from hlo.ops.table import INDEX_MAPS, Trait, has_trait, opcodes
+from hlo.ops.table import INDEX_MAPS, OPS, Trait, has_trait, opcodes
 from hlo.passes.fusion_axes import PICKED, Axes, Axis, Group, fixed_dims, users_in
 from hlo.passes.patterns.matching import ints
 
@@ -33,6 +33,12 @@ _MOST_INTERLEAVED = 4  # Arrays of which vectors of rows are put together in reg
 _LEAST_LOOKED_UP = 16  # Of fewer, none is read by lanes.
 _LONG = 100  # Ops of an element that take longer than to write and to read it.
 _LANES = 16  # Rows shorter than that fill no vector, and of fewer rows a kernel is not worth while.
+# Additions that take as long as a loop of its own does beside what it computes.
+_LOOP = 2_000
+# Terms of a row for each addition of what becomes of its sum, where both take as long: a row adds
+# sixteen at a time, and what follows is mostly waiting.
+_DEAR = 64
+_DIVIDED = 4  # A vector's quotients take so many times what one does.
 # Each element of these reads one of the operand's at another index.
 _MOVES = opcodes(Trait.CUTS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS | Trait.PERMUTES)
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
@@ -65,7 +71,7 @@ def views_memory(producer: Instruction) -> bool:
 
 def is_read_often(producer: Instruction) -> bool:
     """Whether it is to be made once, in the order in which it is read."""
-    return _is_turned_back(producer) or _is_spread_lookup(producer)
+    return _is_turned_back(producer) or _is_spread_lookup(producer) or _is_tiled(producer)
 
 
 def _is_turned_back(producer: Instruction) -> bool:
@@ -77,6 +83,16 @@ def _is_turned_back(producer: Instruction) -> bool:
         and is_identity(compose(ints(producer, "dimensions"), ints(user, "dimensions")))
         for user in producer.users
     )
+
+
+def _is_tiled(producer: Instruction) -> bool:
+    """Whether it is copies of a row, one after the other, that are spread over rows as long
+    (broadcast_tiling.py)."""
+    if producer.opcode != "reshape" or producer.shape.rank != 1:
+        return False
+    (copies,) = producer.operands
+    is_row = copies.opcode == "broadcast" and ints(copies, "dimensions") == (1,)
+    return is_row and all(u.opcode == "broadcast" for u in producer.users)
 
 
 def may_repeat(producer: Instruction, count: int) -> bool:
@@ -246,14 +262,22 @@ def _last_axis(group: Group) -> Axis | None:
     return "d", next((d for d in root.layout.minor_to_major if root.dims[d] > 1), 0)
 
 
-def wasted_sums(group: Group, reduce: Instruction, axes: Axes) -> str:
+def wasted_sums(group: Group, producer: Instruction, axes: Axes) -> str:
+    """How the group's lanes would be wasted on sums, or on what becomes of them; "" where they are
+    not."""
+    if producer.opcode != "reduce":
+        return ""
+    return _summed_across(group, producer, axes) or _waits_alone(group, producer, axes)
+
+
+def _summed_across(group: Group, reduce: Instruction, axes: Axes) -> str:
     """How lanes of a group would run across the columns that a reduction sums, or across what its
     terms are gathered from, which was turned so that they run along it (gather-operand-transposer);
     "" where they do not. Sums that are made in their own order, and turned then, take 0.01 to 0.9
     of the time, of columns of two numbers as of thousands.
     """
     last = _last_axis(group)
-    if reduce.opcode != "reduce" or last is None:
+    if last is None:
         return ""
     if [axis for axis, n in zip(axes, reduce.shape.dims, strict=True) if n > 1][-1:] == [last]:
         return ""
@@ -273,6 +297,35 @@ def wasted_sums(group: Group, reduce: Instruction, axes: Axes) -> str:
         if top.opcode in _TURNS or is_elementwise(top):
             waiting += top.operands
     return ""
+
+
+def _waits_alone(group: Group, reduce: Instruction, axes: Axes) -> str:
+    """How what becomes of a row's sum would be computed for one row after the other, lanes running
+    along rows, and takes longer than the row: a loop of its own computes as many at a time as
+    there are lanes. "" where it would not.
+
+    A logistic of sums of 24 products, an exponential of a distance in 200 dimensions: 0.2 to 0.6 of
+    the time.
+    """
+    if fixed_dims(group, axes) != len(group.dims):
+        return ""
+    row, reduced = reduce.operands[0], ints(reduce, "dimensions")
+    terms = prod(row.shape.dims[d] for d in reduced)
+    if row.shape.rank - 1 not in reduced or terms <= _LANES:  # lanes take a short row each
+        return ""
+    cost = sum(map(_cost_alone, group.members))
+    if cost < COSTLY or cost * reduce.shape.size < _LOOP:
+        return ""
+    is_dear = terms * (1 + op_cost(row)) < _DEAR * cost
+    return f"what %{group.root.name} makes of each sum takes longer than the sum" if is_dear else ""
+
+
+def _cost_alone(member: Instruction) -> int:
+    """What one result costs where no other is computed with it: of many, quotients and roots take
+    the divider a few at a time.
+    """
+    cost = op_cost(member)
+    return cost // _DIVIDED if OPS[member.opcode].cost.divides else cost
 
 
 def _is_sliced_across(transpose: Instruction) -> bool:

@@ -36,11 +36,12 @@ from hlo.ops.making import make, make_constant
 from hlo.ops.table import attribute
 from hlo.passes.liveness import awaited
 from hlo.passes.loop_making import new_computation, parameter
-from hlo.passes.reduction_parts import MOST_SEARCHED, wanted_parts
+from hlo.passes.reduction_parts import MOST_SEARCHED, narrow_parts, wanted_parts
 
 _FEW_COLUMNS = 32
 _ABREAST = 512  # The most elements of rows side by side.
 _FEWEST_ABREAST = 8  # The fewest rows side by side.
+_VECTOR = 32  # Elements of a round of vectors.
 _WHOLE = 64  # Elements of a line at least, whatever their type.
 Made = dict[Hashable, Instruction]  # what the parts of several reductions read
 
@@ -113,19 +114,21 @@ def _even(reduce: Instruction, wanted: int, *, odd: bool = False) -> _Cut | None
     begin at whole vectors."""
     dims = reduce.operands[0].shape.dims
     for d in reduction_dims(reduce).reduced:
-        parts = _divisor(dims[d], wanted)
+        parts = _divisor(dims, d, wanted)
         length = dims[d] // parts
         if parts > 1 and (odd or length % _vector_of(dims, d) == 0):
             return _Cut(d, parts, length)
     return None
 
 
-def _divisor(size: int, wanted: int) -> int:
-    """The divisor of size nearest below twice what is wanted, at least a quarter of it."""
-    for parts in range(min(2 * wanted, size), max(wanted // 4, 1), -1):
-        if size % parts == 0:
-            return parts
-    return 1
+def _divisor(dims: tuple[int, ...], d: int, wanted: int) -> int:
+    """The divisor of a dimension's size nearest below twice what is wanted, at least a quarter of
+    it; of few columns one whose rows can be taken side by side, if there is any."""
+    size = dims[d]
+    counts = range(min(2 * wanted, size), max(wanted // 4, 1), -1)
+    found = [parts for parts in counts if size % parts == 0]
+    abreast = (parts for parts in found if _abreast(dims, d, parts))
+    return next(abreast, next(iter(found), 1))
 
 
 def _uneven(reduce: Instruction, wanted: int) -> _Cut | None:
@@ -264,6 +267,17 @@ def _abreast(dims: tuple[int, ...], d: int, parts: int) -> tuple[int, ...]:
         if rows % count == 0:
             return (count,)
     return ()
+
+
+def rows_abreast(rows: int, columns: int) -> int:
+    """How many rows of few columns lie side by side: as many as where they are reduced, or else as
+    many as leave least of the last vector empty; 1 where their number has no such divisor."""
+    parts = _divisor((rows, columns), 0, narrow_parts(rows * columns))
+    found = _abreast((rows, columns), 0, parts)
+    if found:
+        return found[0]
+    counts = [n for n in range(_ABREAST // columns, _FEWEST_ABREAST - 1, -1) if rows % n == 0]
+    return min(counts, key=lambda n: -n * columns % _VECTOR, default=1)
 
 
 def _widened(module: Module, reduce: Instruction, cut: _Cut, made: Made) -> bool:

@@ -183,7 +183,9 @@ def _why_lanes_are_inside(schedule: NestSchedule) -> tuple[str, bool]:
         inner = [v for v in read.reduced if read.position.coefficient(v) == 1 and v.high > 0]
         if not read.position.depends_on(last):
             continue
-        if step != 1 and inner and prod(v.high + 1 for v in read.reduced) >= _MANY_TERMS:
+        # Of sums within sums, those that the read is a term of.
+        terms = prod(v.high + 1 for v in read.reduced if read.position.depends_on(v))
+        if step != 1 and inner and terms >= _MANY_TERMS:
             along += 1
         elif not _stays_for_many(read):
             across += 1
@@ -237,8 +239,9 @@ def _why_rows_are_turned(schedule: NestSchedule) -> str:
     if not along:
         return ""
     lengths = [prod(v.high + 1 for v in read.reduced) for read in along]
+    weight = trace.weight_along({v for read in along for v in read.reduced})
     for read, length in zip(along, lengths, strict=True):
-        if not is_short_row(reduces, length, trace.weight, arrays):
+        if not is_short_row(reduces, length, weight, arrays):
             return ""
         if len(read.reduced) > 1 or read.position.coefficient(read.reduced[0]) != 1:
             return ""

@@ -8,6 +8,7 @@ where to split. Does not know LLVM.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from math import prod
 
 from msgspec import Struct, field
@@ -76,6 +77,18 @@ class Trace(Struct):
     def weight(self) -> int:
         """What an element costs, in plain ops."""
         return self.ops + 8 * self.heavy
+
+    def weight_along(self, variables: Collection[Variable]) -> int:
+        """The same of what is computed for each value of the variables alone, as a reduction's
+        terms are, and what becomes of its result is not.
+        """
+
+        def count(indices: Iterable[Index]) -> int:
+            return sum(any(e.depends_on(v) for e in index for v in variables) for index in indices)
+
+        steps = len(self.reductions)  # each is work, too, beside the ops
+        ops = count(index for _, index in self.work) - steps
+        return max(0, ops) + 8 * count(at for indices in self.heavy_at.values() for at in indices)
 
     def expressions(self) -> list[Expr]:
         """Everything whose form the loops have to suit."""

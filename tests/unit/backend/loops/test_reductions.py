@@ -255,7 +255,8 @@ ROWS = {
             "maximum",
             "f32[64,10]",
             "1",
-            before="x = f32[64,10] parameter(0) y = f32[64,10] exponential(x)",
+            before="x = f32[64,10] parameter(0) e = f32[64,10] exponential(x) "
+            "l = f32[64,10] log-plus-one(e) t = f32[64,10] tanh(l) y = f32[64,10] exponential(t)",
         ),
         "maximum over r in 10, in each of 16 lanes",
     ),
