@@ -163,6 +163,13 @@ class Isa:
         """Whether LLVM's maximum and minimum, NaN where either is one, are an instruction each."""
         return False
 
+    @property
+    def keeps_second(self) -> bool:
+        """Whether the greater and the lesser of floats are an instruction that gives its second
+        operand where both are zeros or one is a NaN.
+        """
+        return False
+
     def extreme_number(self, w: Writer, x: Value, y: Value, *, is_maximum: bool) -> Value | None:
         """The greater or the lesser lane, +0 above -0; where one is a NaN, anything."""
         return None

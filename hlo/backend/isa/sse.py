@@ -38,6 +38,10 @@ class Sse(Isa):
         """roundps, vrndscaleps; round half away from zero is a few instructions of LLVM's."""
         return self._has("sse4.1") or self._has("avx")
 
+    @property
+    def keeps_second(self) -> bool:
+        return True
+
     def fence_streams(self, w: Writer) -> None:
         if self._has("sse2"):
             w.call_declared("llvm.x86.sse.sfence")

@@ -27,7 +27,7 @@ from hlo.backend.lanes.nest import Nest
 from hlo.backend.loops import costs
 from hlo.backend.loops.chains import table_of
 from hlo.backend.loops.choose import schedules_of
-from hlo.backend.loops.expression import Expression, Leaf
+from hlo.backend.loops.expression import Expression, Leaf, moved_as
 from hlo.backend.loops.in_place import in_place_pairs, with_repeats
 from hlo.backend.loops.outputs import outputs_of
 from hlo.backend.loops.own_leaves import own_leaves
@@ -117,7 +117,7 @@ def lanes_of(instruction: Instruction, target: Target) -> int:
     shapes += [s for o in instruction.operands for s in _arrays(o.shape) if s.size > 1]
     kinds = {s.dtype.component for s in shapes}
     if kinds and _only_moves(instruction):
-        return target.vector_bytes // max(k.item_bytes for k in kinds)
+        return target.vector_bytes // max(moved_as(s.dtype).component.item_bytes for s in shapes)
     if kinds and all(k.item_bytes <= 2 and not k.is_float for k in kinds):
         return target.vector_bytes // max(k.item_bytes for k in kinds)
     return min((target.lanes(k) for k in kinds), default=target.vector_bytes // 4)

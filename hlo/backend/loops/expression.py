@@ -59,9 +59,19 @@ class Chain(Struct, frozen=True):
     members: tuple[Instruction, ...]
 
 
+def moved_as(dtype: DType) -> DType:
+    """The type that stands for elements which are only moved: the bits of narrow floats, a word for
+    the two parts of a c64.
+    """
+    if dtype.is_pred or dtype.is_narrow_float:
+        return dt.U16 if dtype.item_bytes == 2 else dt.U8
+    return dt.U64 if dtype is dt.C64 else dtype
+
+
 class Expression:
     """leaves: the values that are in memory; bound: a called computation's parameters -> what they
-    stand for. is_raw: elements are moved only, so that narrow floats are seen as their bits.
+    stand for. is_raw: elements are moved only, so that they are seen as their
+    bits.
     """
 
     def __init__(self, target: Target) -> None:
@@ -74,9 +84,7 @@ class Expression:
 
     def storage(self, dtype: DType) -> DType:
         """The type as which elements are loaded and stored."""
-        if self.is_raw and (dtype.is_pred or dtype.is_narrow_float):
-            return dt.U16 if dtype.item_bytes == 2 else dt.U8
-        return dtype
+        return moved_as(dtype) if self.is_raw else dtype
 
     def source(self, instruction: Instruction, path: Path) -> Node:
         """The instruction that makes the value: tuples, calls and parameters looked through."""

@@ -6,10 +6,13 @@ double, so that only c128 has to care for overflow in between.
 
 from __future__ import annotations
 
+from functools import partial
+
 from hlo.backend.math import exponential, logarithm, rounding
 from hlo.backend.math.complex_term import Complex, choose
 from hlo.backend.math.inverse_trigonometric import atan2
 from hlo.backend.math.power import power as real_power
+from hlo.backend.math.rare import unless_rare
 from hlo.backend.math.roots import hypotenuse
 from hlo.backend.math.scaling import times_power
 from hlo.backend.math.term import Term, fma, two_product, two_sum
@@ -43,10 +46,23 @@ def sign(z: Complex) -> Complex:
 
 def divide(x: Complex, y: Complex) -> Complex:
     """Smith's algorithm (1962), then C99 Annex G.5.1's infinities where that is NaN + NaN i."""
-    (x, k), (y, j) = balanced(x), balanced(y)
     quotient = _quotient(x, y)
+    rare = lost(quotient) | _is_extreme(x) | _is_extreme(y)
+    return Complex(*unless_rare(rare, (quotient.real, quotient.imag), partial(_any_quotient, x, y)))
+
+
+def _is_extreme(z: Complex) -> Term:
+    """Where `balanced` scales, but for zeros."""
+    a, b = z.real.abs(), z.imag.abs()
+    size = (a < b).select(b, a)
+    return (size > 2.0**1000) | (size < 2.0**-900) & (size > 0.0)
+
+
+def _any_quotient(x: Complex, y: Complex) -> tuple[Term, Term]:
+    (x, k), (y, j) = balanced(x), balanced(y)
+    quotient = with_infinities(x, y, _quotient(x, y))
     up, down = (_two_to(k) * _two_to(k), 1.0 / _two_to(j) / _two_to(j))
-    return Complex(quotient.real * up * down, quotient.imag * up * down)
+    return quotient.real * up * down, quotient.imag * up * down
 
 
 def _quotient(x: Complex, y: Complex) -> Complex:
@@ -58,22 +74,27 @@ def _quotient(x: Complex, y: Complex) -> Complex:
     first, second = swap.select(b, a), swap.select(a, b)
     real = (first + second * ratio) / scale
     imag = swap.select(b * ratio - a, b - a * ratio) / scale
-    return with_infinities(x, y, Complex(real, imag))
+    return Complex(real, imag)
+
+
+def lost(quotient: Complex) -> Term:
+    """Where both parts are NaN."""
+    return quotient.real.is_nan & quotient.imag.is_nan
 
 
 def with_infinities(x: Complex, y: Complex, quotient: Complex) -> Complex:
     """C99 Annex G.5.1's results where that of x/y is NaN + NaN i."""
     a, b, c, d = x.real, x.imag, y.real, y.imag
-    lost = quotient.real.is_nan & quotient.imag.is_nan
+    is_lost = lost(quotient)
     infinite_x, infinite_y = _infinite(a) | _infinite(b), _infinite(c) | _infinite(d)
     finite_x, finite_y = _finite(a) & _finite(b), _finite(c) & _finite(d)
-    by_zero = lost & c.eq(0.0) & d.eq(0.0) & ~(a.is_nan & b.is_nan)
+    by_zero = is_lost & c.eq(0.0) & d.eq(0.0) & ~(a.is_nan & b.is_nan)
     infinity = c.const(_INF).copysign(c)
     a1, b1, c1, d1 = (_infinite(p).select(p.const(1.0), 0.0).copysign(p) for p in (a, b, c, d))
     outward = Complex((a1 * c + b1 * d) * _INF, (b1 * c - a1 * d) * _INF)
     inward = Complex((a * c1 + b * d1) * 0.0, (b * c1 - a * d1) * 0.0)
-    result = choose(lost & infinite_y & finite_x, inward, quotient)
-    result = choose(lost & infinite_x & finite_y, outward, result)
+    result = choose(is_lost & infinite_y & finite_x, inward, quotient)
+    result = choose(is_lost & infinite_x & finite_y, outward, result)
     return choose(by_zero, Complex(infinity * a, infinity * b), result)
 
 

@@ -1,27 +1,68 @@
 """maximum and minimum as HLO means them: NaN if either is NaN, -0 below +0.
 
+Beside a constant one comparison and a selection that keeps the other operand where the two are
+zeros or unordered: only a zero that has to win is put right afterwards.
+
 Where an instruction orders zeros and prefers numbers to NaN, that and a blend with x + y, which is
-a NaN where either is one. LLVM's own form takes six instructions, one after the other.
+a NaN where either is one.
+
+Where it gives its second operand for zeros and for NaN (x86's own), both orders of the operands:
+their codes differ in these two cases alone. `or` makes a NaN of the codes of a NaN and of any
+number, and -0 of two zeros; `and` makes +0 of these, then NaN is put in. LLVM's own form takes five
+instructions, one after the other, three of them blends by a sign, of two or three steps each.
 """
 
 from __future__ import annotations
+
+from math import copysign, isnan
 
 from hlo.backend.math.term import Term
 
 
 def maximum(x: Term, y: Term) -> Term:
     """The greater; +0 above -0."""
-    return _extreme(x, y, "llvm.maximum", is_maximum=True)
+    return _extreme(x, y, is_maximum=True)
 
 
 def minimum(x: Term, y: Term) -> Term:
     """The lesser; -0 below +0."""
-    return _extreme(x, y, "llvm.minimum", is_maximum=False)
+    return _extreme(x, y, is_maximum=False)
 
 
-def _extreme(x: Term, y: Term, intrinsic: str, *, is_maximum: bool) -> Term:
-    number = x.target.isa.extreme_number(x.w, x.value, y.value, is_maximum=is_maximum)
-    if number is None:
-        return x.call(intrinsic, y)
+def _extreme(x: Term, y: Term, *, is_maximum: bool) -> Term:
+    isa = x.target.isa
+    if isa.has_extremes:
+        return x.call("llvm.maximum" if is_maximum else "llvm.minimum", y)
+    for other, bound in ((x, y.value.element.number), (y, x.value.element.number)):
+        if bound is not None and not isnan(bound):
+            return _bounded(other, bound, is_maximum=is_maximum)
+    number = isa.extreme_number(x.w, x.value, y.value, is_maximum=is_maximum)
+    if number is not None:
+        is_nan = x.of(x.w.compare("fcmp uno", x.value, y.value))
+        return is_nan.select(x + y, x.of(number))
+    if isa.keeps_second:
+        return _both_orders(x, y, is_maximum=is_maximum)
+    return x.call("llvm.maximum" if is_maximum else "llvm.minimum", y)
+
+
+def _bounded(x: Term, bound: float, *, is_maximum: bool) -> Term:
+    """x, or the number where that is greater (less)."""
+    found = ((x < bound) if is_maximum else (x > bound)).select(bound, x)
+    if bound or (copysign(1.0, bound) > 0) != is_maximum:
+        return found
+    # No lane but zeros and NaN has the other sign here.
+    return found.abs() if is_maximum else -found.abs()
+
+
+def _both_orders(x: Term, y: Term, *, is_maximum: bool) -> Term:
+    first, second = (_second_kept(a, b, is_maximum=is_maximum) for a, b in ((x, y), (y, x)))
+    if not is_maximum:
+        return (first.bits | second.bits).real
     is_nan = x.of(x.w.compare("fcmp uno", x.value, y.value))
-    return is_nan.select(x + y, x.of(number))
+    both = first.bits & second.bits
+    # In a scalar's place a mask would go to and fro by way of another kind of register.
+    return is_nan.select(x + y, both.real) if x.lanes == 1 else is_nan.select(-1, both).real
+
+
+def _second_kept(x: Term, y: Term, *, is_maximum: bool) -> Term:
+    return ((x > y) if is_maximum else (x < y)).select(x, y)

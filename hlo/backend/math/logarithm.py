@@ -39,6 +39,7 @@ _LN2 = {
     "float": (0.693145751953125, 1.42860682030941723212e-6),
     "double": (6.93147180369123816490e-01, 1.90821492927058770002e-10),
 }
+_LARGEST = {"float": (2.0 - 2.0**-23) * 2.0**127, "double": (2.0 - 2.0**-52) * 2.0**1023}
 
 
 def log(x: Term) -> Term:
@@ -46,7 +47,7 @@ def log(x: Term) -> Term:
     if has_parts(in_register(x)):  # its split carries zeros, infinities, signs, NaN through
         return _log_of_split(*split_of_any(x))
     m, k, _ = split_near_one(x)
-    return _positive_finite(x).select(_log_of_split(m, -k), _outside(x, x))
+    return _log_of_split(m, -_or_none(k, x))
 
 
 def log1p(x: Term) -> Term:
@@ -65,22 +66,23 @@ def log1p(x: Term) -> Term:
         scale = in_register(n.at_most(format_of(x).bias))
         rest = first_of(x, scaled(in_register(rest), scale))
         return is_tiny.select(x, _log_of_split(m, n, rest))
-    usable = _positive_finite(u)
     m, k, exponent = split_near_one(u)
     last = format_of(x).bias - 1  # which leaves too little to count
-    rest = usable.select(rest, 0.0) * power_of_two(-(exponent > last).select(last, exponent))
-    y = usable.select(_log_of_split(m, -k, rest), _outside(u, x))
-    return is_tiny.select(x, y)
+    rest = (u < float("inf")).select(rest, 0.0)
+    rest = rest * power_of_two(-(exponent > last).select(last, exponent))
+    return is_tiny.select(x, _log_of_split(m, -_or_none(k, u), rest))
 
 
-def _positive_finite(x: Term) -> Term:
-    return (x > 0.0) & (x < float("inf"))
-
-
-def _outside(y: Term, x: Term) -> Term:
-    """The logarithm of y = 0, y < 0, inf or NaN; x carries the NaN."""
-    negative = (y < 0.0).select(float("nan"), x)
-    return y.eq(0.0).select(float("-inf"), negative)
+def _or_none(k: Term, x: Term) -> Term:
+    """k of x = m 2^k; what has no finite logarithm has such a k: -inf for 0, inf for inf, NaN for
+    x < 0 and NaN. By sums and masks, beside the polynomial: selections would come after it,
+    and take some processors three steps each.
+    """
+    largest = _LARGEST[x.scalar]
+    beyond = x.at_least(largest) - largest
+    nothing = x.eq(0.0).select(float("inf"), x.const(0.0))
+    found = k + (beyond - nothing)
+    return (x < 0.0).select(-1, found.bits).real
 
 
 def _log_of_split(m: Term, n: Term, rest: Term | None = None) -> Term:
@@ -91,7 +93,9 @@ def _log_of_split(m: Term, n: Term, rest: Term | None = None) -> Term:
     f = m - 1.0 if rest is None else (m - 1.0) + rest
     half_square = f * f * 0.5
     if not f.is_double:
-        tail = half_square - fmuladd(n, -low, f * f * f * horner(f, _P))
+        square = f * f
+        even, odd = horner(square, _P[::2]), horner(square, _P[1::2])
+        tail = half_square - fmuladd(n, -low, square * f * fmuladd(odd, f, even))
         return fmuladd(n, -high, f - tail)
     s = f / (m + 1.0 if rest is None else f + 2.0)  # the same, without waiting for f
     z = s * s

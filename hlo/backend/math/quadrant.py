@@ -17,6 +17,7 @@ from hlo.backend.ir.named import Named
 from hlo.backend.ir.records import Arithmetic, Instruction, Phi
 from hlo.backend.ir.values import every_lane, poison
 from hlo.backend.ir.writer import Value, Writer, float_bits, vector_of
+from hlo.backend.math.rare import unless_rare
 from hlo.backend.math.scaling import FORMATS
 from hlo.backend.math.term import Term, fast_two_sum, fmuladd, residual, two_sum
 from hlo.once import once
@@ -58,28 +59,13 @@ def _with_large(
     size: Term, bound: float, results: tuple[Term, ...], reduction: Reduction
 ) -> list[Term]:
     """The results, those of lanes beyond the bound replaced; only in an outlined function."""
-    w = size.w
     large = (size >= bound) & (size < float("inf"))
-    before, slow, after = (w.new_label(name) for name in ("before", "slow", "after"))
-    found = large.any()
-    w.branch(before)
-    w.label(before)
-    w.branch_if(found.value, slow, after)
-    w.label(slow)
-    known = w.scope()
-    exact = reduction(large.select(size, bound))
-    patched = [large.select(e, r) for e, r in zip(exact, results, strict=True)]
-    last = w.new_label("patched")
-    w.branch(last)
-    w.label(last)
-    w.branch(after)
-    w.label(after)
-    w.restore(known)
-    merged = []
-    for fast, slower in zip(results, patched, strict=True):
-        ways = (fast.value, before), (slower.value, last)
-        merged.append(fast.of(w.phi(fast.type, *ways, is_tight=True).value))
-    return merged
+
+    def replaced() -> list[Term]:
+        exact = reduction(large.select(size, bound))
+        return [large.select(e, r) for e, r in zip(exact, results, strict=True)]
+
+    return unless_rare(large, results, replaced)
 
 
 # -- numbers of f32 ------------------------------------------------------------------------------

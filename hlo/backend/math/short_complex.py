@@ -7,9 +7,12 @@ The reciprocal of the denominator is the machine's estimate and a step of Newton
 
 from __future__ import annotations
 
-from hlo.backend.math.complex_arithmetic import with_infinities
+from functools import partial
+
+from hlo.backend.math.complex_arithmetic import lost, with_infinities
 from hlo.backend.math.complex_term import Complex, choose
 from hlo.backend.math.estimates import has_estimates, reciprocal, reciprocal_root
+from hlo.backend.math.rare import unless_rare
 from hlo.backend.math.term import Term, fmuladd
 
 _SIGN = -(1 << 63)
@@ -18,17 +21,36 @@ _INF = float("inf")
 
 def divide(x: Complex, y: Complex) -> Complex:
     """x/y of doubles that hold f32 numbers; C99 Annex G.5.1's infinities."""
-    a, b, c, d = x.real, x.imag, y.real, y.imag
+    c, d = y.real, y.imag
     # y or -y, the greater part positive: then zeros get the signs that Smith's algorithm gives.
     sign = (c.abs() < d.abs()).select(d, c).bits & _SIGN
     inverse = _with_sign(_inverse(fmuladd(c, c, d * d)), sign)
+    real, imag = _over_square(x, _turned(y, sign), inverse)
+    rare = lost(Complex(real, imag))
+    return Complex(
+        *unless_rare(rare, (real, imag), partial(_beside_infinities, x, y, inverse, sign))
+    )
+
+
+def _beside_infinities(x: Complex, y: Complex, inverse: Term, sign: Term) -> tuple[Term, Term]:
+    """The same, infinities among the numbers."""
     # Beside one infinity the other part counts as a zero, and the infinity as one of its sign.
+    c, d = y.real, y.imag
     is_axis = c.abs().eq(_INF) ^ d.abs().eq(_INF)
     c, d = (is_axis.select(p.abs().eq(_INF).select(p.const(1.0), 0.0).copysign(p), p)
             for p in (c, d))  # fmt: skip
-    c, d = _with_sign(c, sign), _with_sign(d, sign)
-    real, imag = fmuladd(a, c, b * d) * inverse, fmuladd(b, c, -(a * d)) * inverse
-    return with_infinities(x, y, Complex(real, imag))
+    real, imag = _over_square(x, _turned(Complex(c, d), sign), inverse)
+    found = with_infinities(x, y, Complex(real, imag))
+    return found.real, found.imag
+
+
+def _over_square(x: Complex, y: Complex, inverse: Term) -> tuple[Term, Term]:
+    a, b, c, d = x.real, x.imag, y.real, y.imag
+    return fmuladd(a, c, b * d) * inverse, fmuladd(b, c, -(a * d)) * inverse
+
+
+def _turned(y: Complex, sign: Term) -> Complex:
+    return Complex(_with_sign(y.real, sign), _with_sign(y.imag, sign))
 
 
 def _with_sign(x: Term, sign: Term) -> Term:

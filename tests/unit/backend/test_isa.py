@@ -198,6 +198,7 @@ ROWS = (
     Row("rounds", (), lambda isa, w: isa.rounds, ("x86-64-v2", *AVX2, *ARM, *RISCV, *WASM)),
     Row("divides_slowly", (), lambda isa, w: isa.divides_slowly, AVX2),
     Row("has_extremes", (), lambda isa, w: isa.has_extremes, (*ARM, *WASM)),
+    Row("keeps_second", (), lambda isa, w: isa.keeps_second, X86),
     Row("saturates", (), lambda isa, w: isa.saturates, (*ARM, *WASM)),
     Row("converts_long_integers", (), lambda isa, w: isa.converts_long_integers,
         (*AVX512, *ARM, *RISCV)),
