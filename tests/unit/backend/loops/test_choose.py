@@ -80,7 +80,7 @@ SHAPES = {
     ),
     "reductions over columns": (
         reduced("4096,1024", "1024", "0"),
-        ["i in 1024 by 512, parallel", "i in 512 of 1024 by 2 x 16 lanes"],
+        ["i in 1024 by 256, parallel", "i in 256 of 1024 by 2 x 16 lanes"],
     ),
 }  # fmt: skip
 
@@ -122,7 +122,7 @@ def test_rows_are_turned_by_their_source_and_reductions_walk() -> None:
     (walk,) = streams.walks
     (reduction,) = walk.reductions
     assert (walk.extents, walk.rows, walk.block) == ((4096,), 8, 128)
-    assert (reduction.columns, reduction.accumulators) == (512, 3)
+    assert (reduction.columns, reduction.accumulators) == (256, 3)
 
 
 def test_every_decision_has_its_reason() -> None:
