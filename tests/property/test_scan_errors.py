@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from hlo.ir.dtype import DTYPES
 
 MOST_UNITS = 4  # of eps * (the sum of magnitudes so far), whatever the length
 MOST_OF_EQUALS = 8  # equal elements are rounded in the same direction all along a block
@@ -52,6 +53,21 @@ def test_errors_do_not_grow_with_the_length(
     exact, magnitudes = (summed(v, dim, reverse=reverse) for v in (wide, abs(wide)))
     worst = (abs(found - exact) / (2.0**-23 * magnitudes)).max()
     assert worst <= (MOST_OF_EQUALS if kind == "constant" else MOST_UNITS)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("dtype", "digits"), [("bf16", 8), ("f16", 11)])
+@pytest.mark.parametrize(("shape", "dim"), [((333, 128), 0), ((40, 500), 1), ((30, 17, 5), 0)])
+def test_sums_of_narrow_floats_are_rounded_once(
+    shape: tuple[int, ...], dim: int, dtype: str, digits: int, *, reverse: bool
+) -> None:
+    kind = DTYPES[dtype].numpy
+    x = np.random.default_rng(2).standard_normal(shape).astype(kind)
+    found = made(running(shape, dim, reverse=reverse, dtype=dtype), x).astype(float)
+    wide = x.astype(float)
+    exact, magnitudes = (summed(v, dim, reverse=reverse) for v in (wide, abs(wide)))
+    allowed = 2.0**-digits * abs(exact) + MOST_UNITS * 2.0**-23 * magnitudes
+    assert (abs(found - exact) <= allowed).all()
 
 
 @pytest.mark.parametrize("dtype", ["f32", "c64"])

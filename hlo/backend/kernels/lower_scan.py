@@ -154,11 +154,15 @@ class _Lowering:
         (x,) = elemental.lanes_at(self.schedule.instruction.operands[0], [index])
         new = self._apply(acc, elemental.splat(x, types.width(acc)))
         result = new if base is None else self._apply(base, new)
+        if not self.reducer.selects:
+            w, dtype = elemental.nest.w, self.schedule.instruction.shape.dtype
+            result = types.rounded(w, elemental.nest.target, result, dtype)
         store(elemental, self.output, index, result)
         return new
 
     def _apply(self, a: Lanes, x: Lanes) -> Lanes:
-        return reducers.apply(self.elemental.nest, self.reducer, [a], [x])[0]
+        """Sums of narrow floats stay wide: results alone are rounded, once each."""
+        return reducers.apply(self.elemental.nest, self.reducer, [a], [x], rounds=False)[0]
 
 
 def _apart(values: list[Value], count: int) -> list[Lanes]:

@@ -70,8 +70,7 @@ def moved_as(dtype: DType) -> DType:
 
 class Expression:
     """leaves: the values that are in memory; bound: a called computation's parameters -> what they
-    stand for. is_raw: elements are moved only, so that they are seen as their
-    bits.
+    stand for. is_raw: elements are moved only, so that they are seen as their bits.
     """
 
     def __init__(self, target: Target) -> None:
