@@ -94,7 +94,7 @@ ALLOWED = {
     "a call for each dimension of an array, of which what runs has 64, or loop of our own plan": """
         backend.emitters.blocked_sums.BlockedSums._blocks*2
         backend.kernels.contraction.vectors.gemv.Dots._run.added*2
-        backend.kernels.contraction.products.split.sum_kernel.at_row.at_vector.added*2
+        backend.kernels.contraction.products.split_k.sum_kernel.at_row.at_vector.added*2
         backend.emitters.blocked_sums.BlockedSums._over*2
         backend.emitters.blocked_sums.looped.over*2
         backend.kernels.contraction.microkernels.assembly._Text.nest
