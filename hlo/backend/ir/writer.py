@@ -427,6 +427,13 @@ class Writer(Struct):
         operands = (target, self.int(byte, "i8"), self.int(size), Value("false", "i1"))
         self.call_declared("llvm.memset.p0.i64", *operands)
 
+    def prefetch(self, address: Value, *, locality: Count = 3, is_written: bool = False) -> None:
+        """A hint that a line is read, or written, soon; no access: it may lie behind an array.
+        locality: LLVM's, 3 for the first cache, 2 for the second.
+        """
+        data = (self.int(n, "i32") for n in (int(is_written), locality, 1))
+        self.call_declared("llvm.prefetch.p0", address, *data)
+
     def store(self, value: Value, address: Value, align: Count = 1, hint: str = "") -> None:
         """hint: metadata behind the alignment, such as ", !nontemporal !{i32 1}"."""
         rest = f", align {align}{hint}"

@@ -91,4 +91,4 @@ def _fetch(
     w = nest.w
     here = nest.pointer(memory.base, position, types.storage_scalar(memory.dtype))
     ahead = w.offset("getelementptr", here, w.int(ahead_bytes), "i8")
-    w.call_declared("llvm.prefetch.p0", ahead, *(w.int(n, "i32") for n in (int(is_written), 3, 1)))
+    w.prefetch(ahead, is_written=is_written)

@@ -1,11 +1,15 @@
-"""Prefetches: the rows that come next are on their way while one is computed.
+"""Prefetches: lines that are read or written next are on their way while others are computed.
 
-    schedule whose rows are reduced, then stored --choose_prefetches--> which lines, how far ahead
+    schedule --choose_prefetches--> which lines, how far ahead
 
-A processor's own prefetcher ends at a page, so that every row of a few KB begins with a wait for
-memory; and while a row's exponentials are computed memory would be idle. The hints stand in the
-last stage, which goes through the row once: the one that stores, or the last reduction where none
-does.
+Of rows that are reduced, the rows that come next: a processor's own prefetcher ends at a page, so
+that every row of a few KB begins with a wait for memory; and while a row's exponentials are
+computed memory would be idle. The hints stand in the last stage, which goes through the row once:
+the one that stores, or the last reduction where none does.
+
+Of squares that are turned in registers, the squares that come next: their lines lie apart, which no
+prefetcher foresees, and few stores can wait for their lines at once (f32[1500,2000] transposed
+took three to six times as long without).
 
 One reduction of long rows asks for nothing: its pages follow each other, so that a wait comes once
 in many of them, and hints for a row so far ahead leave the first cache before they are used (Zen 4,
@@ -22,6 +26,7 @@ from msgspec.structs import replace
 from hlo.backend.loops.domain import is_within
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.nest_schedule import Ahead, NestSchedule, is_streamed, streamed_from
+from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.trace import trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
@@ -37,12 +42,10 @@ def choose_prefetches(expression: Expression, schedule: NestSchedule) -> NestSch
     """With its reductions in order and what is asked for ahead."""
     if schedule.inner or schedule.is_blocked:
         return schedule
-    if schedule.tile is not None and not schedule.domain.trace.reductions:
-        ahead = tuple(_in_squares(expression, schedule))
-        return replace(schedule, ahead=ahead).because(*_remarks(schedule, ahead))
     if not schedule.domain.trace.reductions:
-        ahead = tuple(_in_strided_rows(schedule))
-        return replace(schedule, ahead=ahead).because(*_remarks(schedule, ahead))
+        is_tiled = schedule.tile is not None
+        found = _in_squares(expression, schedule) if is_tiled else _in_strided_rows(schedule)
+        return _asking(schedule, found)
     reductions = _reductions_in_order(expression, schedule)
     # Not beside a pad's operand, say: where it is asked for, a test stands before.
     within = tuple((reduce, at) for reduce, at in reductions if is_within(at, result_dims(reduce)))
@@ -55,19 +58,27 @@ def choose_prefetches(expression: Expression, schedule: NestSchedule) -> NestSch
             least = _LONG_ROWS * schedule.machine.rates.awaited_bytes
             fetched = (a for a in fetched if a.ahead_bytes < least)
         return replace(schedule, fetched=tuple(fetched))
-    if schedule.tile is not None:
-        return schedule
-    ahead = tuple(_in_rows(expression, schedule))
-    return replace(schedule, ahead=ahead).because(*_remarks(schedule, ahead))
+    return schedule if schedule.tile else _asking(schedule, _in_rows(expression, schedule))
 
 
-def _remarks(schedule: NestSchedule, ahead: Iterable[Ahead]) -> Iterable[str]:
+def _asking(schedule: NestSchedule, found: Iterable[Ahead]) -> NestSchedule:
+    """The schedule, asking for these lines where it stores, of arrays that come from memory."""
     least = streamed_from(schedule.machine)
-    return dict.fromkeys(
+    ahead = tuple(a for a in found if is_streamed(schedule.machine, a.size_bytes))
+    remarks = dict.fromkeys(
         f"ahead: {a.name} by {a.ahead_bytes} bytes, it has {a.size_bytes} bytes, "
         f"{least} and more come from memory"
         for a in ahead
     )
+    return replace(schedule, ahead=ahead).because(*remarks)
+
+
+def _written(output: Output, place: Expr, ahead_bytes: int) -> Ahead:
+    array = output.array
+    return Ahead(
+        array.number, output.name, array.size * array.dtype.item_bytes, ahead_bytes,
+        position=place, is_written=True,
+    )  # fmt: skip
 
 
 def _in_squares(expression: Expression, schedule: NestSchedule) -> Iterator[Ahead]:
@@ -96,15 +107,11 @@ def _in_squares(expression: Expression, schedule: NestSchedule) -> Iterator[Ahea
             position=place, vectors=schedule.lanes if is_turned else 1, apart_bytes=apart,
         )  # fmt: skip
     for output in domain.outputs:
-        array, place = output.array, output.place(domain.own_index)
+        item_bytes, place = output.array.dtype.item_bytes, output.place(domain.own_index)
         if output.update is None and place.coefficient(last) == 1:
-            item_bytes = array.dtype.item_bytes
-            found[array.number, place] = Ahead(
-                array.number, output.name, array.size * item_bytes,
-                _squares_ahead(schedule, item_bytes) * schedule.lanes * item_bytes,
-                position=place, is_written=True,
-            )  # fmt: skip
-    yield from (a for a in found.values() if is_streamed(schedule.machine, a.size_bytes))
+            ahead_bytes = _squares_ahead(schedule, item_bytes) * schedule.lanes * item_bytes
+            found[output.array.number, place] = _written(output, place, ahead_bytes)
+    yield from found.values()
 
 
 def _in_strided_rows(schedule: NestSchedule) -> Iterator[Ahead]:
@@ -117,20 +124,17 @@ def _in_strided_rows(schedule: NestSchedule) -> Iterator[Ahead]:
     row, lane = domain.variables[schedule.loops - 1], domain.variables[-1]
     rounds = domain.extents[schedule.loops - 1] // schedule.rows
     for output in domain.outputs:
-        array, place = output.array, output.place(domain.own_index)
-        row_bytes = domain.extents[-1] * schedule.rows * array.dtype.item_bytes
-        step_bytes = (place.coefficient(row) or 0) * schedule.rows * array.dtype.item_bytes
-        size_bytes = array.size * array.dtype.item_bytes
+        place = output.place(domain.own_index)
+        group_bytes = schedule.rows * output.array.dtype.item_bytes
+        row_bytes = domain.extents[-1] * group_bytes
+        step_bytes = (place.coefficient(row) or 0) * group_bytes
         if output.update is not None or place.coefficient(lane) != 1:
             continue
         if abs(step_bytes) <= row_bytes or row_bytes > _SHORT_ROW_BYTES:
             continue
         rows = -(-schedule.machine.rates.awaited_bytes // row_bytes)
-        if is_streamed(schedule.machine, size_bytes) and rounds >= 2 * rows:
-            yield Ahead(
-                array.number, output.name, size_bytes, rows * step_bytes, position=place,
-                is_written=True,
-            )  # fmt: skip
+        if rounds >= 2 * rows:
+            yield _written(output, place, rows * step_bytes)
 
 
 def _squares_ahead(schedule: NestSchedule, item_bytes: int) -> int:
@@ -153,7 +157,7 @@ def _in_rows(expression: Expression, schedule: NestSchedule) -> Iterator[Ahead]:
     for number, position in sorted(positions, key=lambda p: (p[0], repr(p[1]))):
         leaf = known[number]
         step_bytes = (position.coefficient(row) or 0) * schedule.rows * leaf.dtype.item_bytes
-        if step_bytes > 0 and is_streamed(schedule.machine, leaf.size_bytes):
+        if step_bytes > 0:
             ahead_bytes = _ahead_bytes(schedule.machine, step_bytes)
             yield Ahead(number, f"p{number}", leaf.size_bytes, ahead_bytes, position=position)
 

@@ -222,7 +222,7 @@ class DirectRows(Direct):
         place = self.place(0, add(w, base, moved))
         for r, n in product(range(window.stride), range(self.tiles.size * row.window.stride)):
             there = self.moved(place, w.int(r * along.lhs + n * row.lhs), 0)
-            w.call_declared("llvm.prefetch.p0", there, *(w.int(k, "i32") for k in (0, 2, 1)))
+            w.prefetch(there, locality=2)
 
     @property
     def asks_ahead(self) -> bool:

@@ -287,8 +287,7 @@ class AmxProduct:
         """
         w = self.w
         for byte in range(0, TILE_BYTES, self.plan.ring.target.machine.line_bytes):
-            there = advanced(w, tile, byte, "i8")
-            w.call_declared("llvm.prefetch.p0", there, *(w.int(n, "i32") for n in (0, 3, 1)))
+            w.prefetch(advanced(w, tile, byte, "i8"))
 
     @property
     def _is_direct(self) -> bool:

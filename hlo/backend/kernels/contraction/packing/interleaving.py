@@ -78,4 +78,4 @@ def ask_ahead(w: Writer, packing: Packing, rows: Sequence[Place], start: Value) 
         at = element_address(w, row, start, source.dtype)
         for byte in range(0, packing.panels.width * source.dtype.item_bytes, line_bytes):
             there = w.offset("getelementptr", at, w.int(ahead + byte), "i8")
-            w.call_declared("llvm.prefetch.p0", there, *(w.int(n, "i32") for n in (0, 2, 1)))
+            w.prefetch(there, locality=2)

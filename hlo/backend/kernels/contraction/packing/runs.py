@@ -79,8 +79,7 @@ class Ahead(Struct, frozen=True):
         dtype = self.packing.source.dtype
         there = element_address(w, base, self.offset, dtype)
         for row in self.rows:
-            at = element_address(w, there, w.int(row), dtype)
-            w.call_declared("llvm.prefetch.p0", at, *(w.int(n, "i32") for n in (0, 2, 1)))
+            w.prefetch(element_address(w, there, w.int(row), dtype), locality=2)
 
 
 class RunsVector(Struct, frozen=True):

@@ -55,4 +55,4 @@ class ResultPrefetch:
         for row in range(self.rows):
             for at in (*range(0, self.width_bytes, self.line_bytes), *ends):
                 line = w.offset("getelementptr", here, w.int(row * row_bytes + at), "i8")
-                w.call_declared("llvm.prefetch.p0", line, *(w.int(n, "i32") for n in (1, 3, 1)))
+                w.prefetch(line, is_written=True)

@@ -27,13 +27,13 @@ _SHORT_BYTES = 2048
 
 
 class RowPrefetch(Struct, frozen=True):
-    """dtype: of the matrix; line_bytes: 0 where nothing is asked for; nearness: LLVM's number of
+    """dtype: of the matrix; line_bytes: 0 where nothing is asked for; locality: LLVM's number of
     the cache that is asked, 3 of the first one, 2 of the second.
     """
 
     dtype: DType
     line_bytes: int
-    nearness: int = 2
+    locality: int = 2
 
     @staticmethod
     def of(c: Contraction, machine: Machine) -> RowPrefetch:
@@ -51,7 +51,7 @@ class RowPrefetch(Struct, frozen=True):
         is_run = len(c.depth) == 1 and len(c.columns) == 1 and c.columns[0].rhs == c.k
         is_short = machine.first_cache.bytes < row_bytes * c.n and row_bytes <= _SHORT_BYTES
         asks = is_run and is_short and c.rhs.prologue is None
-        return RowPrefetch(c.rhs.dtype, machine.line_bytes if asks else 0, nearness=3)
+        return RowPrefetch(c.rhs.dtype, machine.line_bytes if asks else 0, locality=3)
 
     def ask(self, w: Writer, rows: Sequence[Place], first: Value, ahead: int, columns: int) -> None:
         """For so many columns from the first on of the rows so many elements ahead, which may lie
@@ -63,5 +63,4 @@ class RowPrefetch(Struct, frozen=True):
             at = element_address(w, row, first, self.dtype)
             for byte in range(0, columns * size, self.line_bytes):
                 there = w.offset("getelementptr", at, w.int(ahead * size + byte), "i8")
-                hint = (w.int(n, "i32") for n in (0, self.nearness, 1))
-                w.call_declared("llvm.prefetch.p0", there, *hint)
+                w.prefetch(there, locality=self.locality)
