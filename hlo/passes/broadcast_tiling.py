@@ -19,14 +19,14 @@ from hlo.ir.instruction import Instruction
 from hlo.ops.making import make
 from hlo.passes.liveness import awaited
 from hlo.passes.patterns.matching import splat_literal
-from hlo.passes.reduction_parts import MOST_SEARCHED, is_short_row
+from hlo.passes.reduction_parts import MOST_SEARCHED, spreads_short_row
 from hlo.passes.reduction_splitting import rows_abreast
 
 
 def tile_broadcasts(computation: Computation) -> bool:
     """Repeat the numbers of few columns where all that meets them is computed column by column."""
     kept = awaited(computation)
-    rows = [i for i in computation.instructions if is_short_row(i) and i not in kept]
+    rows = [i for i in computation.instructions if spreads_short_row(i) and i not in kept]
     found = [row for row in rows if _meets_columns(row)]
     changed = False
     for row in found:
@@ -61,7 +61,7 @@ def _meets_columns(broadcast: Instruction) -> bool:
 
 def _is_found(source: Instruction) -> bool:
     """Whether it is in memory row by row, or spread over rows as what is looked at is."""
-    return source.opcode in ("parameter", "get-tuple-element") or is_short_row(source)
+    return source.opcode in ("parameter", "get-tuple-element") or spreads_short_row(source)
 
 
 def _tile(computation: Computation, broadcast: Instruction) -> bool:

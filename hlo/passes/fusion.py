@@ -26,7 +26,7 @@ from hlo.passes.dce import drop_dead_instructions
 from hlo.passes.fusion_axes import Group
 from hlo.passes.fusion_groups import is_worth_a_call, members_in_order, plan
 from hlo.passes.liveness import awaited, wrapped_operations
-from hlo.passes.reduction_parts import is_short_row, wanted_parts
+from hlo.passes.reduction_parts import spreads_short_row, wanted_parts
 from hlo.passes.reduction_results import finish_reductions
 from hlo.passes.remarks import FUSED, remark
 
@@ -60,7 +60,7 @@ def _split_reductions(module: Module, computation: Computation) -> bool:
 
 
 def _tile_broadcasts(computation: Computation) -> bool:
-    if not any(map(is_short_row, computation.instructions)):
+    if not any(map(spreads_short_row, computation.instructions)):
         return False
     from hlo.passes.broadcast_tiling import tile_broadcasts  # few programs have such rows
 

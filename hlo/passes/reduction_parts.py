@@ -60,7 +60,7 @@ def _is_wasteful(columns: int, lanes: int) -> bool:
     return 1 < columns < lanes or lanes < columns <= lanes + lanes // 3
 
 
-def is_short_row(instruction: Instruction) -> bool:
+def spreads_short_row(instruction: Instruction) -> bool:
     """Whether it spreads a row that fills no vector over many rows, and no short vector either."""
     if instruction.opcode != "broadcast" or instruction.operands[0].shape.rank != 1:
         return False

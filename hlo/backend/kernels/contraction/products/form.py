@@ -22,7 +22,7 @@ from hlo.backend.kernels.contraction.products.batch_prefetch import (
     prefetched_factors,
 )
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
-from hlo.backend.kernels.contraction.products.row_prefetch import rows_ahead
+from hlo.backend.kernels.contraction.products.row_prefetch import row_prefetch_bytes
 
 
 class ProductForm:
@@ -81,14 +81,14 @@ class ProductForm:
     # -- tiles -----------------------------------------------------------------------------------
 
     @property
-    def ahead(self) -> tuple[FactorPrefetch, ...]:
+    def prefetched_factors(self) -> tuple[FactorPrefetch, ...]:
         """The next batch's factors that tiles ask for: those of assembly do."""
         return prefetched_factors(self.plan) if self.is_assembly else ()
 
     @property
-    def rows_ahead(self) -> int:
+    def row_prefetch_bytes(self) -> int:
         """Bytes by which each depth moves on in the next group's rows, 0: tiles ask for none."""
-        return rows_ahead(self.plan) if self.is_assembly else 0
+        return row_prefetch_bytes(self.plan) if self.is_assembly else 0
 
     @property
     def is_assembly(self) -> bool:
@@ -128,7 +128,7 @@ class ProductForm:
             last_lanes=self.c.n % ring.lanes if plan.columns.exceeds(self.c.n) else 0,
             is_rhs_masked=plan.rhs is Reading.IN_PLACE,
             is_out_masked=self.is_direct,
-            ahead_bytes=rows_ahead(plan) or ring.target.machine.line_bytes,
+            ahead_bytes=row_prefetch_bytes(plan) or ring.target.machine.line_bytes,
         )  # fmt: skip
         return tile if fits(tile, words) else None
 

@@ -227,8 +227,10 @@ class _Loops:
     def _prefetches(self) -> Nodes:
         """A tile's part of the next batch's factors, or of the next group's rows."""
         plan, buffers = self.plan, {side: getattr(self.c, side).buffer for side in FREE}
-        found = [Prefetch(f"p{buffers[a.side]}", a.step_bytes) for a in self.form.ahead]
-        if self.form.rows_ahead:
+        found = [
+            Prefetch(f"p{buffers[a.side]}", a.step_bytes) for a in self.form.prefetched_factors
+        ]
+        if self.form.row_prefetch_bytes:
             rows = plan.group * plan.rows.step
             found.append(Prefetch(f"p{buffers['lhs']}", rows * self.c.k * self.ring.scalar_bytes))
         return tuple(found)

@@ -89,9 +89,9 @@ class _Product:
         self.limits = BandLimits(self.w, plan)
         zero = self.w.int(0)
         self.all_depths = Depths(self.w.int(self.c.k), zero, zero, zero)
-        self.waiting = PartialSums(self.w, plan)
-        self.ahead = BatchPrefetch(self.w, plan, form.ahead)
-        self.rows_ahead = RowPrefetch(self.w, plan, form.rows_ahead)
+        self.partial_sums = PartialSums(self.w, plan)
+        self.batch_prefetch = BatchPrefetch(self.w, plan, form.prefetched_factors)
+        self.row_prefetch = RowPrefetch(self.w, plan, form.row_prefetch_bytes)
         sizes = form.scratch_sizes
         self.scratch_at = [sum(sizes[:i]) for i in range(4)]
         self.scratch_bytes = sum(sizes)
@@ -127,7 +127,7 @@ class _Product:
             self.base["rhs"] = element_0(w, rhs, c.rhs, first)
         self.at = dict(self.base)
         self.first = {"lhs": w.int(0), "rhs": w.int(0)}
-        self.waiting.place(stage)
+        self.partial_sums.place(stage)
         packed_before = [w.int(-1), w.int(-1)]
         remembering(w, BEGIN, END, packed_before, self._unit)
         return Kernel(
@@ -216,7 +216,7 @@ class _Product:
         base = moved(w, self.base[side], b, batch, packing.source.dtype)
         self.at[side] = base
         if isinstance(base, Value):
-            self.ahead.place(side, base)
+            self.batch_prefetch.place(side, base)
         if reading is Reading.IN_UNIT and not (self.plan.depth_first and side == "rhs"):
             self._pack(side, base, panels, self.all_depths, new)
 
@@ -267,11 +267,11 @@ class _Product:
         w, plan = self.w, self.plan
         columns = self._columns(panel)
         at = self._address("rhs", panel, columns.start)
-        self.ahead.panel = panel
+        self.batch_prefetch.panel = panel
         if not self.staged:
             self._tiles(tiles, self.all_depths, at, columns)
             return
-        self.waiting.clear(tiles)
+        self.partial_sums.clear(tiles)
 
         def at_block(block: Value, _: list[Value]) -> list[Value]:
             self._tiles(tiles, self._depths(block), at, columns)
@@ -298,7 +298,7 @@ class _Product:
     def _group(self, group: Range, tiles: Range, panels: Range, depths: Depths) -> None:
         """Some tiles of rows, packed if they have to be, and all panels of the unit."""
         w, base = self.w, self.at["lhs"]
-        self.rows_ahead.base = address_of(base)
+        self.row_prefetch.base = address_of(base)
         if self.plan.lhs is Reading.IN_TILE:
             self._pack("lhs", base, group, depths, self.limits.is_wanted(group, panels))
             depths = replace(depths, lhs=w.int(0))
@@ -309,18 +309,18 @@ class _Product:
         def at_panel(panel: Value) -> None:
             columns = self._columns(panel)
             at = self._address("rhs", panel, columns.start)
-            self.rows_ahead.panel = w.binary("sub", panel, panels[0])
+            self.row_prefetch.panel = w.binary("sub", panel, panels[0])
             each(w, *group, lambda tile: self._tile(tile, tiles, depths, at, columns))
 
         if self.staged:
-            self.waiting.each_panel(panels, at_panel)
+            self.partial_sums.each_panel(panels, at_panel)
         else:
             each(w, *panels, at_panel)
         self.at["lhs"] = base
 
     def _depth_first(self, panels: Range, tiles: Range) -> None:
         w, base = self.w, self.at["rhs"]
-        self.waiting.each_panel(panels, lambda _: self.waiting.clear(tiles))
+        self.partial_sums.each_panel(panels, lambda _: self.partial_sums.clear(tiles))
 
         def at_block(block: Value, _: list[Value]) -> list[Value]:
             depths = self._depths(block)
@@ -336,11 +336,11 @@ class _Product:
                 columns = self._columns(panel)
                 self._tiles(tiles, depths, self._address("rhs", panel, columns.start), columns)
 
-            self.waiting.each_panel(panels, at_panel)
+            self.partial_sums.each_panel(panels, at_panel)
             return []
 
         loop(w, w.int(self.plan.depth_blocks), [], at_block)
-        self.waiting.each_panel(panels, lambda p: self._finish_stage(tiles, self._columns(p)))
+        self.partial_sums.each_panel(panels, lambda p: self._finish_stage(tiles, self._columns(p)))
 
     def _depths(self, block: Value) -> Depths:
         w, size = self.w, self.plan.depth_block
@@ -403,7 +403,7 @@ class _Product:
         lhs = self.form.factor("lhs").moved(w, lhs, depths.lhs)
         if form is not None:
             out = self._place_of_tile(start, local, columns)
-            ahead = self.ahead.start(tile) or self.rows_ahead.start(tile)
+            ahead = self.batch_prefetch.start(tile) or self.row_prefetch.start(tile)
             write_tile(w, form, lhs, rhs, out, self.aside, ahead)
         else:
             self.is_glue = False
@@ -413,7 +413,7 @@ class _Product:
         """Where a tile's sums go: to scratch, to wait, or straight to the result."""
         w, c = self.w, self.c
         if not self.is_direct:
-            return self.waiting.base if local is None else self.waiting.row(local)
+            return self.partial_sums.base if local is None else self.partial_sums.row(local)
         index = add(w, self.out_index, strided(w, start, self.row_axes))
         return element_address(w, self.result.address, add(w, index, columns.start), c.out)
 
@@ -429,14 +429,16 @@ class _Product:
         """The tile as LLVM's values."""
         w, micro, masks = self.w, self.form.microkernel(depths.count), list(columns.masks)
         first = w.int(0) if local is None else local
-        stages = [self.waiting.row(add(w, first, w.int(r))) for r in range(self.plan.rows.step)]
-        before = None if local is None else [self.waiting.sums(stage) for stage in stages]
+        stages = [
+            self.partial_sums.row(add(w, first, w.int(r))) for r in range(self.plan.rows.step)
+        ]
+        before = None if local is None else [self.partial_sums.sums(stage) for stage in stages]
         sums = product(w, micro, lhs, rhs, before, masks) if self.c.k else zero_tile(w, micro)
         if self.is_direct:
             self._finish_tile(sums, start, columns)
             return
         for stage, row in zip(stages, sums, strict=True):
-            self.waiting.put(stage, row)
+            self.partial_sums.put(stage, row)
 
     # -- the result ------------------------------------------------------------------------------
 
@@ -444,13 +446,13 @@ class _Product:
         """A tile that waits in scratch, to the result's rows from `start` on, each once: what an
         epilogue reads may lie there.
         """
-        self._finish_waiting(self.waiting.base, start, tile, columns)
+        self._finish_waiting(self.partial_sums.base, start, tile, columns)
 
     def _finish_stage(self, tiles: Range, columns: Columns) -> None:
         def finish(tile: Value, start: Value, stage: Value) -> None:
             self._finish_waiting(stage, start, tile, columns)
 
-        self.waiting.each_tile(tiles, finish)
+        self.partial_sums.each_tile(tiles, finish)
 
     def _finish_waiting(self, sums: Value, start: Value, tile: Value, columns: Columns) -> None:
         first = self.plan.rows.again(self.w, tile, start)

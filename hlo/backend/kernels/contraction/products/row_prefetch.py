@@ -1,7 +1,7 @@
 """Row prefetch: while a group of tiles is computed, the rows of the next group are fetched.
 
-    ProductPlan --rows_ahead--> bytes that each depth of a tile moves on;  RowPrefetch: where a tile
-begins to ask
+    ProductPlan --row_prefetch_bytes--> bytes that each depth of a tile moves on
+    RowPrefetch: where a tile begins to ask
 
 A group's rows are copied from the last cache or from memory just before they meet their panels, a
 row at a time, and each row's beginning would be waited for. Rows that follow each other in memory
@@ -19,7 +19,7 @@ from hlo.backend.kernels.contraction.problem.ring import is_plain
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 
 
-def rows_ahead(plan: ProductPlan) -> int:
+def row_prefetch_bytes(plan: ProductPlan) -> int:
     """Bytes by which each depth of a tile moves on along the next group's rows; 0: rows are not
     fetched.
     """

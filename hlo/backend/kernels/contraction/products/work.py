@@ -16,7 +16,7 @@ from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.backend.kernels.contraction.problem.work import factor_bytes, instructions, reach
 from hlo.backend.kernels.contraction.products.band_limits import share_of
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
-from hlo.backend.kernels.contraction.products.row_prefetch import rows_ahead
+from hlo.backend.kernels.contraction.products.row_prefetch import row_prefetch_bytes
 from hlo.machine import COMMON
 
 COPIED = 2  # Instructions for a vector that is packed: it is loaded and stored.
@@ -29,7 +29,7 @@ def product_work(plan: ProductPlan) -> Work:
     stored = plan.rows.step * plan.vectors * ring.parts
     (shared, shared_packed), runs = _shared(plan)
     copied, packed = _copied(plan)
-    is_fetched = plan.lhs is Reading.IN_TILE and rows_ahead(plan) > 0
+    is_fetched = plan.lhs is Reading.IN_TILE and row_prefetch_bytes(plan) > 0
     return Work(
         instructions=share_of(plan) * tiles * c.k * _of_a_depth(plan.rows.step, plan.vectors, ring),
         chain=share_of(plan) * tiles * c.k,
