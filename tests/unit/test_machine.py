@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hlo
+from hlo.backend.isa.avx512 import Avx512
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
 from hlo.machine import (
@@ -38,6 +39,20 @@ def test_a_hidden_feature_that_vectors_do_not_need_hides_no_vectors() -> None:
     level = NAMED["x86-64-v3"]
     assert described(level.triple, level.features - {"movbe", "bmi2"}).name == "x86-64-v3"
     assert described(level.triple, level.features - {"fma"}).vector_bytes == 16
+
+
+def test_a_processor_whose_features_are_hidden_costs_what_it_costs() -> None:
+    whole, amd = NAMED["sapphirerapids"], NAMED["znver4"]
+    seen = frozenset(f for f in whole.features if not f.startswith("amx"))
+    assert described(whole.triple, seen).cycles.bf16_dots == amd.cycles.bf16_dots == 2
+    found = described(whole.triple, seen, "emeraldrapids")
+    assert (found.cycles, found.rates, found.caches) == (whole.cycles, whole.rates, whole.caches)
+    assert (found.features, found.vector_bytes) == (seen, 64)
+    assert Avx512(found).dot_product(dt.BF16, dt.BF16) is None
+    assert Avx512(described(amd.triple, amd.features, "znver5")).dot_product(dt.BF16, dt.BF16)
+    narrow = described(whole.triple, NAMED["x86-64-v3"].features, "emeraldrapids")
+    assert (narrow.vector_bytes, narrow.registers) == (32, 16)
+    assert described(whole.triple, seen, "a-name-to-come") == described(whole.triple, seen)
 
 
 def test_another_architecture_is_another_machine() -> None:
@@ -90,7 +105,7 @@ def test_named_machines_have_the_common_rates_until_they_are_measured() -> None:
     measured = {name for name, machine in NAMED.items() if machine.rates != COMMON.rates}
     assert measured == {"znver4"}
     for machine in NAMED.values():
-        assert machine.cycles == COMMON.cycles
+        assert (machine.cycles == COMMON.cycles) == ("amx-bf16" not in machine.features)
         # The manuals of Arm's processors and of Zen say their caches; nobody knows what runs
         # WebAssembly.
         is_common = machine.architecture in ("x86_64", "wasm32") and machine.name != "znver4"

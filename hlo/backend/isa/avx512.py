@@ -131,10 +131,9 @@ class Avx512(Avx2):
     def dot_product(self, lhs: DType, rhs: DType) -> DotProduct | None:
         size = self.machine.vector_bytes
         if (lhs, rhs) == (dt.BF16, dt.BF16):
-            # Intel's VDPBF16PS begins every second cycle, in which four FMAs do as many products
-            # twice: 0.74 ns to 0.18 on Emerald Rapids; AMD's begin twice in one. Those of Intel's
-            # that have it since Sapphire Rapids have tiles of bf16, too.
-            is_fast = not self._has("amx-bf16")
+            # A word of bf16 is two products: where so few begin in a cycle, FMAs do as many.
+            cycles = self.machine.cycles
+            is_fast = 2 * cycles.bf16_dots > cycles.operations
             serves = is_fast and (size == 64 or (size == 32 and self._has("avx512vl")))
             return pairs_of_bf16(size) if serves and self._has("avx512bf16") else None
         if (lhs, rhs) == (dt.U8, dt.S8) and size == 64:

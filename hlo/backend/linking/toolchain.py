@@ -135,7 +135,9 @@ def host_machine() -> Machine:
 
         if not is_permitted():
             features -= {name for name in features if name.startswith("amx")}
-    return described(llvm.get_process_triple(), frozenset(features))
+    with inside():
+        processor = llvm.get_host_cpu_name()
+    return described(llvm.get_process_triple(), frozenset(features), processor)
 
 
 @once
