@@ -197,7 +197,7 @@ class _Build(ABC):
         (largest,) = self._elements([w.zero(form.vector)], height)
         infinity = w.splat(w.float(float("inf"), form.scalar), form.lanes)
         is_bad = w.binary("or", is_nan, w.compare("fcmp oeq", largest, infinity))
-        near, back = towards_one(w, form, largest)
+        near, back = towards_one(w, form.dtype, largest)
         self.largest = w.binary("fmul", largest, near)
 
         def move(i: Value, j: Value, _: list[Value]) -> list[Value]:

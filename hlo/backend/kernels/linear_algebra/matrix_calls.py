@@ -19,7 +19,9 @@ from hlo.backend.kernels.linear_algebra.jacobi_lanes import (
 )
 from hlo.backend.kernels.linear_algebra.lapack_call import LETTERS, LapackCall
 from hlo.backend.kernels.linear_algebra.lapack_routines import ROUTINES
+from hlo.backend.kernels.linear_algebra.lu import lu_kernel
 from hlo.backend.kernels.linear_algebra.lu_lanes import lu_lanes_kernel
+from hlo.backend.kernels.linear_algebra.qr import q_kernel, qr_kernel
 from hlo.backend.kernels.linear_algebra.qr_lanes import q_lanes_kernel, qr_lanes_kernel
 from hlo.backend.kernels.linear_algebra.triangular import solve_kernel, triangular_kernel
 from hlo.backend.kernels.linear_algebra.triangular_form import system_of
@@ -159,7 +161,7 @@ def _getrf(instruction: Instruction, _: Config, target: Target) -> Kernel | None
     fits &= pivots.dims == (*batch, least) and failures.dims == batch
     if not fits or pivots.dtype is not dt.S32 or failures.dtype is not dt.S32:
         return None
-    return lu_lanes_kernel(a, target)
+    return lu_lanes_kernel(a, target) or lu_kernel(a, target)
 
 
 def _geqrf(instruction: Instruction, _: Config, target: Target) -> Kernel | None:
@@ -167,13 +169,16 @@ def _geqrf(instruction: Instruction, _: Config, target: Target) -> Kernel | None
     factors, t = instruction.shape.elements
     fits = factors.dims == a.dims and t.dims == (*a.dims[:-2], min(a.dims[-2:]))
     fits &= factors.dtype is a.dtype and t.dtype is a.dtype
-    return qr_lanes_kernel(a, target) if fits else None
+    return qr_lanes_kernel(a, target) or qr_kernel(a, target) if fits else None
 
 
 def _orgqr(instruction: Instruction, _: Config, target: Target) -> Kernel | None:
     a, t = (o.shape for o in instruction.operands)
     is_alike = instruction.shape.dims == a.dims and instruction.shape.dtype is a.dtype
-    return q_lanes_kernel(a, t.dims[-1], target) if is_alike and t.dtype is a.dtype else None
+    if not is_alike or t.dtype is not a.dtype:
+        return None
+    count = t.dims[-1]
+    return q_lanes_kernel(a, count, target) or q_kernel(a, count, target)
 
 
 def _syevd(instruction: Instruction, config: Config, target: Target) -> Kernel | None:

@@ -73,13 +73,13 @@ def matrix_lanes(dtype: DType, dims: tuple[int, int, int], machine: Machine) -> 
     return form if form.lanes >= 4 and form.batch >= form.lanes and is_small and form.size else None
 
 
-def towards_one(w: Writer, form: MatrixLanes, largest: Value) -> tuple[Value, Value]:
+def towards_one(w: Writer, dtype: DType, largest: Value) -> tuple[Value, Value]:
     """Powers of two that move numbers, of which the largest is given, near one, and back: 1 where
     they are near it. Lane by lane, and exact but for what vanishes beside the largest."""
-    far, down, up = _FAR[form.dtype]
+    far, down, up = _FAR[dtype]
 
     def power(exponent: int) -> Value:
-        return w.splat(w.float(2.0**exponent, form.scalar), form.lanes)
+        return w.splat(w.float(2.0**exponent, largest.scalar_type), largest.lanes)
 
     is_large = w.compare("fcmp ogt", largest, power(far))
     is_small = w.compare("fcmp olt", largest, power(-far))

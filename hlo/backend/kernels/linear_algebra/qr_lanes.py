@@ -140,7 +140,7 @@ class _Build:
 
         rows = w.int(form.rows)
         largest, some = self.nest.loop(below, rows, 1, start, size)
-        nearer, back = towards_one(w, form, largest)
+        nearer, back = towards_one(w, form.dtype, largest)
         near = w.binary("fmul", head, nearer)
 
         def square(i: Value, carried: list[Value]) -> list[Value]:

@@ -238,8 +238,8 @@ def test_custom_calls_are_functions_of_whoever_links(tmp_path: Path) -> None:
 
 QR = """HloModule q
 ENTRY e {
-  x = f64[6,4] parameter(0)
-  ROOT c = (f64[6,4], f64[4]) custom-call(x), custom_call_target="lapack_dgeqrf_ffi"
+  x = c128[6,4] parameter(0)
+  ROOT c = (c128[6,4], c128[4]) custom-call(x), custom_call_target="lapack_zgeqrf_ffi"
 }"""
 
 
@@ -254,7 +254,8 @@ def test_lapack_is_refused_or_left_to_the_linker(
     with pytest.raises(hlo.HloErrors, match="calls LAPACK"):
         compiled(QR)
     made = driver.compile_ahead(driver.parse(QR), V2, lapack="fortran")
-    assert "declare void @dgeqrf_(" in made.llvm
+    assert "declare void @zgeqrf_(" in made.llvm
+    assert compiled(QR.replace("c128", "f64").replace("zgeqrf", "dgeqrf")).object
     with pytest.raises(hlo.HloError, match="lapack is"):
         driver.compile_ahead(driver.parse(QR), V2, lapack="netlib")
 
