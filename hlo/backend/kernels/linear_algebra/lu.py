@@ -141,8 +141,7 @@ class _Lu(Panels):
             return [w.select(is_larger, x, best), w.select(is_larger, self.numbers(i), where)]
 
         best, where = self.along(c, start, larger)
-        suffix = f"v{form.lanes}{'f32' if form.scalar == 'float' else 'f64'}"
-        most = w.intrinsic("llvm.vector.reduce.fmax", form.scalar, best, suffix=suffix)
+        most = self.folded(best, self.larger)
         is_most = w.compare("fcmp oeq", best, w.splat(most, form.lanes))
         rows = w.select(is_most, where, w.splat(w.int(-1, form.integer), form.lanes))
         suffix = f"v{form.lanes}{form.integer}"

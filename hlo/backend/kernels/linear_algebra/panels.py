@@ -326,6 +326,20 @@ class Panels:
 
     # -- tiles -------------------------------------------------------------------------------
 
+    def folded(self, vector: Value, combine: Callable[[Value, Value], Value]) -> Value:
+        """The lanes of a vector combined, its halves with each other until one is left."""
+        w, lanes = self.w, vector.lanes
+        while lanes > 2:
+            lanes //= 2
+            upper = w.shuffle(vector, None, range(lanes, 2 * lanes))
+            vector = combine(w.shuffle(vector, None, range(lanes)), upper)
+        return combine(w.extract(vector, 0), w.extract(vector, 1))
+
+    def larger(self, a: Value, b: Value) -> Value:
+        """The larger of two numbers none of which is a NaN. (LLVM's fmax is a call of the C
+        library's on some machines.)"""
+        return self.w.select(self.w.compare("fcmp ogt", a, b), a, b)
+
     def in_blocks(self, first: Value, body: Callable[[Value, Value], None]) -> None:
         """body(row, end) for some rows at a time, from one on: those for which a tile's vectors are
         loaded once, while the rows are near. Ends are multiples of a tile's rows."""

@@ -161,13 +161,13 @@ class _Qr(Panels):
             x = x if mask is None else w.select(mask, x, zero)
             largest, some = carried
             some = w.binary("or", some, w.compare("fcmp une", x, zero))
-            return [w.select(w.compare("fcmp ogt", x, largest), x, largest), some]
+            return [self.larger(x, largest), some]
 
         start = [zero, w.zero(vector_of("i1", lanes))]
         largest, some = self._below(c, start, higher)
-        below = w.intrinsic("llvm.vector.reduce.fmax", form.scalar, largest, suffix=self._suffix)
+        below = self.folded(largest, self.larger)
         size = w.intrinsic("llvm.fabs", form.scalar, head)
-        most = w.select(w.compare("fcmp ogt", size, below), size, below)
+        most = self.larger(size, below)
         nearer, back = towards_one(w, form.dtype, most)
         near, many = w.binary("fmul", head, nearer), w.splat(nearer, lanes)
 
@@ -234,17 +234,8 @@ class _Qr(Panels):
         return self.along(add(self.w, c, self.w.int(1)), carried, body)
 
     def _sum(self, vector: Value) -> Value:
-        """Of the lanes, in the order of halves."""
-        w, lanes = self.w, self.form.lanes
-        while lanes > 2:
-            lanes //= 2
-            upper = w.shuffle(vector, None, range(lanes, 2 * lanes))
-            vector = w.binary("fadd", w.shuffle(vector, None, range(lanes)), upper)
-        return w.binary("fadd", w.extract(vector, 0), w.extract(vector, 1))
-
-    @property
-    def _suffix(self) -> str:
-        return f"v{self.form.lanes}{'f32' if self.form.scalar == 'float' else 'f64'}"
+        """Of the lanes."""
+        return self.folded(vector, lambda a, b: self.w.binary("fadd", a, b))
 
     # -- a panel's reflectors together ---------------------------------------------------------
 
