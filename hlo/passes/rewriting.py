@@ -31,6 +31,7 @@ from hlo.passes.settling import is_settled, reach_states, settle
 
 log = logging.getLogger(__name__)
 
+MOST_ROUNDS = 64  # A fixed point takes a few; what never ends must not hang a user.
 _OPCODE = attrgetter("opcode")
 _FAMILY = attrgetter("family")
 _ACTING = opcodes(Trait.SIDE_EFFECT).holds
@@ -210,13 +211,15 @@ def _fixed_point(
     and at how many users an operand has. So all is looked at again until a round changes nothing.
     """
     budget = 64 * len(computation) + 1024  # two rules that undo each other must not hang a user
-    while budget > 0:
+    for _ in range(MOST_ROUNDS):
         spent = _round(computation, limits.rules, limits, hits, budget)
         if limits.fuel is not None and limits.fuel <= 0:
             return False
         if not spent:
             return True
         budget -= spent
+        if budget <= 0:
+            break
     log.warning("algsimp stopped early in %s: %s", computation.name, hits.most_common(3))
     return False
 

@@ -81,21 +81,25 @@ def convert_select(root: Instruction) -> Instruction | None:
     if not has_one_user(choice):
         return None
     p, x, y = choice.operands
-    arms = [_converted(root, arm) for arm in (x, y)]
-    if arms[0] is None or arms[1] is None:
+    if not all(_was_converted(root, arm) or splat_literal(arm) is not None for arm in (x, y)):
         return None
-    return make(root, "select", p, arms[0], arms[1], shape=root.shape)
+    return make(root, "select", p, _converted(root, x), _converted(root, y), shape=root.shape)
 
 
-def _converted(root: Instruction, arm: Instruction) -> Instruction | None:
-    """What an arm of a select is in root's type, if that costs nothing at run time."""
-    if arm.opcode == "convert":
-        (x,) = arm.operands
-        if same_array(x.shape, root.shape) and holds(arm.shape.dtype, x.shape.dtype):
-            return x
+def _was_converted(root: Instruction, arm: Instruction) -> bool:
+    """Whether an arm of a select comes from an array of root's type without loss."""
+    if arm.opcode != "convert":
+        return False
+    (x,) = arm.operands
+    return same_array(x.shape, root.shape) and holds(arm.shape.dtype, x.shape.dtype)
+
+
+def _converted(root: Instruction, arm: Instruction) -> Instruction:
+    """What such an arm is in root's type, or one that is a splat."""
+    if _was_converted(root, arm):
+        return arm.operands[0]
     value = splat_literal(arm)
-    if value is None:
-        return None
+    assert value is not None, "a splat"
     scalar = splat(root, value, Shape.array(arm.shape.dtype))
     converted = make(root, "convert", scalar, shape=Shape.array(root.shape.dtype))
     if root.shape.is_scalar:
