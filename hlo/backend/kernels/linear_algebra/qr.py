@@ -14,6 +14,7 @@ Source: blocked Householder QR in compact form (Golub, Van Loan 5.2.3; LAPACK's 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from hlo.backend.ir.arithmetic import add, times
 from hlo.backend.ir.functions import BEGIN, END
@@ -267,13 +268,19 @@ class _Qr(Panels):
         of `turned_t`, T by rows is `t`."""
         w, form = self.w, self.form
         places = [w.int(first) for first in range(0, form.width, form.lanes)]
-        rows = (w.int(0), w.binary("sub", w.int(form.rows), k))
         zeros = [w.zero(form.vector)] * form.width
 
-        def squared(place: Value) -> None:
-            sums = self.products(rows, (self.v, w.int(0)), lambda i: self.v.get(i, place), zeros)
-            for q, total in enumerate(sums):
-                self.gram.set(w.int(q), place, total)
+        def nothing(place: Value) -> None:
+            self._set(self.gram, place, zeros)
+
+        def squared(i: Value, last: Value) -> None:
+            rows = (i, w.intrinsic("llvm.smin", "i64", last, w.int(form.rows)))
+
+            def tile(place: Value) -> None:
+                own = partial(self._row_of_v, k, place)
+                self._add(self.gram, place, self.products(rows, (self.v, k), own, zeros))
+
+            self.over((w.int(0), w.int(form.width)), tile)
 
         def column(c: Value) -> None:
             share = self.shares.one(w.int(0), c)
@@ -292,8 +299,23 @@ class _Qr(Panels):
             across = (w.int(0), w.int(form.width))
             self.over(across, lambda r: self.t.set(r, c, self.turned_t.one(c, r)), 1)
 
-        self.over((w.int(0), w.int(form.width)), squared)
+        self.over((w.int(0), w.int(form.width)), nothing)
+        self.in_blocks(k, squared)
         self.over((w.int(0), w.int(form.width)), column, 1)
+
+    def _row_of_v(self, k: Value, place: Value, i: Value) -> Value:
+        return self.v.get(self.w.binary("sub", i, k), place)
+
+    def _set(self, grid: Grid, j: Value, sums: list[Value]) -> None:
+        """Sums in columns j.. of a grid, a row each."""
+        for q, total in enumerate(sums):
+            grid.set(self.w.int(q), j, total)
+
+    def _add(self, grid: Grid, j: Value, parts: list[Value]) -> None:
+        """Parts to such sums: those of some rows each, added up, err less than one long sum."""
+        known = [grid.get(self.w.int(q), j) for q in range(len(parts))]
+        pairs = zip(known, parts, strict=True)
+        self._set(grid, j, [self.w.binary("fadd", total, part) for total, part in pairs])
 
     def _reflected(self, k: Value, first: Value, triangle: Value) -> None:
         """Columns from `first` on less V (triangle^T (V^T them)), rows from k on. triangle: where T
@@ -304,24 +326,24 @@ class _Qr(Panels):
         def each(tile: Callable[[Value], None]) -> None:
             self.over((first, w.int(form.columns + form.lanes - 1)), tile)
 
+        zeros = [w.zero(form.vector)] * form.width
+
         def nothing(j: Value) -> None:
-            self._keep(j, [w.zero(form.vector)] * form.width)
+            self._set(self.sums, j, zeros)
 
         def added(i: Value, last: Value) -> None:
+            rows = (i, w.intrinsic("llvm.smin", "i64", last, w.int(form.rows)))
+
             def tile(j: Value) -> None:
-                known = self._kept(j)
-                rows = (i, w.intrinsic("llvm.smin", "i64", last, w.int(form.rows)))
-                self._keep(
-                    j, self.products(rows, (self.v, k), lambda i: self.rows.get(i, j), known)
-                )
+                more = self.products(rows, (self.v, k), lambda i: self.rows.get(i, j), zeros)
+                self._add(self.sums, j, more)
 
             each(tile)
 
         def turned(j: Value) -> None:
-            zeros = [w.zero(form.vector)] * form.width
             rows = (w.int(0), w.int(form.width))
             sums = self.products(rows, (factors, w.int(0)), lambda q: self.sums.get(q, j), zeros)
-            self._keep(j, sums)
+            self._set(self.sums, j, sums)
 
         def less(i: Value, last: Value) -> None:
             each(lambda j: self.less_products((i, last), (self.v, k), j, self._kept(j)))
@@ -334,10 +356,6 @@ class _Qr(Panels):
     def _kept(self, j: Value) -> list[Value]:
         """The sums of columns j.."""
         return [self.sums.get(self.w.int(q), j) for q in range(self.form.width)]
-
-    def _keep(self, j: Value, sums: list[Value]) -> None:
-        for q, total in enumerate(sums):
-            self.sums.set(self.w.int(q), j, total)
 
     # -- Q -----------------------------------------------------------------------------------
 

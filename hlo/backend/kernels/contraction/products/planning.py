@@ -264,9 +264,9 @@ def _readings(plan: ProductPlan) -> tuple[Reading, Reading]:
         return Reading.IN_PLACE, Reading.IN_PLACE
     # Two rows that lie along depth take a load each, and are joined in a register.
     is_apart = plan.ring.rows > 1 and not lhs.source.is_free_contiguous
-    # A number of another type is converted alone for each panel, and with its neighbours where it is
-    # packed: 64 x 512 by 512 x 100 of f16 on Zen 4 in 0.5 of the time, of 8 bits by f32 on Emerald
-    # Rapids in 0.28, by s32 in 0.75.
+    # A number of another type is converted alone for each panel, and with its neighbours where it
+    # is packed: 64 x 512 by 512 x 100 of f16 on Zen 4 in 0.5 of the time, of 8 bits by f32 on
+    # Emerald Rapids in 0.28, by s32 in 0.75.
     is_widened = not exact_lhs and not c.lhs.dtype.is_complex
     keep_lhs = lhs_lies_well and (
         (c.n <= (plan.columns.width if is_apart else WIDE) and not is_widened)

@@ -136,6 +136,27 @@ def test_ends_of_the_range(dtype: str, exponent: float) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+def test_errors_are_no_larger_than_those_of_lapack(dtype: str) -> None:
+    """Long columns, rows of very different sizes: sums are added up some rows at a time."""
+    kind = TYPES[dtype][1]
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((1, 500, 120)).astype(kind)
+    x[0, :250] *= kind(1000)
+    factors, shares = map(np.asarray, compiled(qr_text(dtype, *x.shape))(x))
+    q = np.asarray(compiled(q_text(dtype, *x.shape, 120))(factors, shares))[0]
+    wanted, own_shares, _, _ = routine(dtype, "geqrf")(x[0])
+    theirs = routine(dtype, "orgqr")(wanted, own_shares)[0]
+
+    def error(q: np.ndarray, r: np.ndarray) -> float:
+        exact, upper = q.astype(np.longdouble), np.triu(r[:120]).astype(np.longdouble)
+        return float(np.linalg.norm((exact @ upper - x[0]).astype(np.float64)))
+
+    assert error(q, factors[0]) <= 1.5 * error(theirs, wanted)
+    left = [np.linalg.norm(m.T.astype(np.float64) @ m - np.eye(120)) for m in (q, theirs)]
+    assert left[0] <= 1.5 * left[1] + 1e-15
+
+
 def test_columns_without_a_pivot_are_reported() -> None:
     x = matrices("f64", (3, 40, 40))
     x[0, :, 17] = 0
