@@ -12,7 +12,7 @@ from hlo.analysis.call_budget import MOST_COPIED
 from hlo.indexing.queries import keeps_width
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32, F64, DType
-from hlo.ir.graph import calls, computed_from
+from hlo.ir.graph import calls, computed_from, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ops.table import INDEX_MAPS, OPS, KernelFamily, Opcodes, Trait, has_trait, opcodes
@@ -187,7 +187,7 @@ def gates_of(computation: Computation, contraction: Instruction) -> int:
     if not width or not _has_gates(contraction, width):
         return 0
     whole, cut = {contraction}, set[Instruction]()
-    for member in computation.instructions:
+    for member in post_order(computation):
         is_packed = member is root and root.opcode == "tuple"
         if member is contraction or member.opcode == "parameter" or is_packed:
             continue

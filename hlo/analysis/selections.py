@@ -25,6 +25,7 @@ from hlo.indexing.queries import origin
 from hlo.indexing.reductions import reduction_dims
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
+from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ops.movement import IotaAttributes
 from hlo.ops.table import OPS, Trait, attributes_of, evaluation_keywords, opcodes
@@ -207,7 +208,7 @@ def _taken(rows: list, kinds: list[DType]) -> Pairs:  # type: ignore[type-arg]  
 
 def _run(computation: Computation, a: Pairs, b: Pairs) -> Pairs:
     values: dict[object, object] = dict(zip(computation.parameters, [*a, *b], strict=True))
-    for instruction in computation.instructions:
+    for instruction in post_order(computation):
         if instruction.opcode not in ("parameter", "tuple"):
             operands = [values[o] for o in instruction.operands]
             evaluate = OPS[instruction.opcode].evaluate

@@ -13,7 +13,7 @@ from msgspec import Struct
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
-from hlo.ir.graph import clone_computation, computed_from
+from hlo.ir.graph import clone_computation, computed_from, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
@@ -118,7 +118,7 @@ def _picks_only(computation: Computation, which: int) -> bool:
 def _carriers(computation: Computation, which: int) -> set[Instruction]:
     """The values that are indices."""
     found = {computation.parameters[which], computation.parameters[2 + which]}
-    for instruction in computation.instructions:
+    for instruction in post_order(computation):
         if instruction.opcode in _PICKS and any(o in found for o in instruction.operands):
             found.add(instruction)
     return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from hlo.analysis.reducers import grown_dimension, reducer_of
 from hlo.ir.computation import Computation
-from hlo.ir.graph import is_topological
+from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
@@ -77,7 +77,7 @@ def _step(window: Instruction, rows: list[Shape]) -> Computation:
     given = [parameter(made, n, row) for n, row in enumerate((*rows, *rows))]
     twins = dict(zip(function.parameters, (*given[len(rows) :], *given[: len(rows)]), strict=True))
     like = given[0]
-    for old in function.instructions:
+    for old in post_order(function):
         if old in twins or old.opcode == "tuple":
             continue
         shape = rows[0].with_dtype(old.shape.dtype)
