@@ -26,7 +26,6 @@ from hlo.backend.kernels.linear_algebra.panels import (
 )
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import when
-from hlo.backend.loops.schedule import Plan
 from hlo.ir.shape import Shape
 
 # Below the first of these powers of two reciprocals may be infinite; the second one moves numbers.
@@ -43,19 +42,7 @@ def lu_kernel(a: Shape, target: Target) -> Kernel | None:
     buffers = [w.buffer_address(k) for k in range(5)]
     build = _Lu(Nest(w, target), form, buffers[-1])
     build.write(buffers)
-    w.ret()
-    made = Kernel(
-        w.function(has_entry=True),
-        form.batch,
-        *w.beside,
-        scratch_bytes=build.size * form.item_bytes,
-        in_place=frozenset({(0, 0)}),
-        functions=tuple(build.functions),
-        bytes_moved=2 * a.size_bytes,
-        flops=form.batch * form.rows * form.columns * form.least * 2 // 3,
-    )
-    text = f"LU: {form.rows} x {form.columns}, batch of {form.batch}, panels of {form.width}"
-    return target.shown(made, lambda: Plan((text,)))
+    return build.made(a, form.size * form.least * 2 // 3, "LU")
 
 
 class _Lu(Panels):

@@ -28,8 +28,8 @@ from hlo.machine import Machine
 _FAR = {dt.F32: (40, 70, 100), dt.F64: (400, 650, 900)}
 
 
-class MatrixLanes(Struct, frozen=True):
-    """`batch` matrices of rows x columns, `lanes` of them together."""
+class Matrices(Struct, frozen=True):
+    """`batch` matrices of rows x columns, in vectors of `lanes`."""
 
     dtype: DType
     batch: int
@@ -42,16 +42,20 @@ class MatrixLanes(Struct, frozen=True):
         return self.rows * self.columns
 
     @property
-    def units(self) -> int:
-        return -(-self.batch // self.lanes)
-
-    @property
     def scalar(self) -> str:
         return types.storage_scalar(self.dtype)
 
     @property
     def vector(self) -> str:
         return vector_of(self.scalar, self.lanes)
+
+
+class MatrixLanes(Matrices, frozen=True):
+    """Matrices of which `lanes` are factored together, one in each lane."""
+
+    @property
+    def units(self) -> int:
+        return -(-self.batch // self.lanes)
 
     @property
     def vector_bytes(self) -> int:

@@ -17,19 +17,18 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Self
 
-from msgspec import Struct
-
 from hlo.backend.ir.arithmetic import add, times
 from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.linear_algebra import lapack_symbols
-from hlo.backend.lanes import masked, types
+from hlo.backend.kernels.linear_algebra.matrix_lanes import Matrices
+from hlo.backend.lanes import masked
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.transposed import transposed
+from hlo.backend.loops.schedule import Plan
 from hlo.ir import dtype as dt
-from hlo.ir.dtype import DType
 from hlo.ir.shape import Shape
 
 MOST_SCRATCH_BYTES = 1 << 26
@@ -42,14 +41,9 @@ SCRATCH = Value("%scratch", "ptr")
 Part = Callable[[Value, "Value | None", list[Value]], list[Value]]
 
 
-class PanelForm(Struct, frozen=True):
-    """`batch` matrices of rows x columns in vectors of `lanes`. width: columns of a panel."""
+class PanelForm(Matrices, frozen=True):
+    """Matrices each by itself. width: columns of a panel."""
 
-    dtype: DType
-    batch: int
-    rows: int
-    columns: int
-    lanes: int
     width: int
 
     @property
@@ -82,14 +76,6 @@ class PanelForm(Struct, frozen=True):
     def panel_stride(self) -> int:
         """Scalars from one column of the panel to the next."""
         return (self.height // self.lanes | 1) * self.lanes
-
-    @property
-    def scalar(self) -> str:
-        return types.storage_scalar(self.dtype)
-
-    @property
-    def vector(self) -> str:
-        return vector_of(self.scalar, self.lanes)
 
     @property
     def item_bytes(self) -> int:
@@ -196,6 +182,24 @@ class Panels:
         function = as_function(w, (SCRATCH, *own), work(inner, *own))
         self.functions += [*inner.functions, function]
         return call(self.w, function, self.scratch, *arguments, type=type)
+
+    def made(self, a: Shape, flops: int, text: str) -> Kernel:
+        """The kernel that this is the function of. a: the array of matrices, which a result may
+        take the place of; flops: of one matrix; text: what the loops' listing says."""
+        w, form = self.w, self.form
+        w.ret()
+        kernel = Kernel(
+            w.function(has_entry=True),
+            form.batch,
+            *w.beside,
+            scratch_bytes=self.size * form.item_bytes,
+            in_place=frozenset({(0, 0)}),
+            functions=tuple(self.functions),
+            bytes_moved=2 * a.size_bytes,
+            flops=form.batch * flops,
+        )
+        text += f": {form.rows} x {form.columns}, batch of {form.batch}, panels of {form.width}"
+        return self.nest.target.shown(kernel, lambda: Plan((text,)))
 
     # -- in and out --------------------------------------------------------------------------
 

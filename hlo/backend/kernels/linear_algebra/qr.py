@@ -31,7 +31,6 @@ from hlo.backend.kernels.linear_algebra.panels import (
 )
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import when
-from hlo.backend.loops.schedule import Plan
 from hlo.ir.shape import Shape
 
 
@@ -64,19 +63,7 @@ def _made(
     build = _Qr(Nest(w, target), form, buffers[-1])
     build.count = count
     work(build, buffers)
-    w.ret()
-    made = Kernel(
-        w.function(has_entry=True),
-        form.batch,
-        *w.beside,
-        scratch_bytes=build.size * form.item_bytes,
-        in_place=frozenset({(0, 0)}),
-        functions=tuple(build.functions),
-        bytes_moved=2 * a.size_bytes,
-        flops=4 * form.batch * form.rows * form.columns * count // 3,
-    )
-    text = f"{name}: {form.rows} x {form.columns}, batch of {form.batch}, panels of {form.width}"
-    return target.shown(made, lambda: Plan((text,)))
+    return build.made(a, 4 * form.size * count // 3, name)
 
 
 class _Qr(Panels):
