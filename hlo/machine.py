@@ -355,6 +355,11 @@ _OF_VECTORS = (
 )
 
 
+def _vectors(machine: Machine) -> set[str]:
+    """Those of a machine's features that its vectors need."""
+    return {f for f in machine.features if f.startswith(_OF_VECTORS)}
+
+
 def described(triple: str, features: frozenset[str], processor: str = "") -> Machine:
     """The most capable description whose vectors a processor has, with that processor's own
     features and triple.
@@ -365,11 +370,11 @@ def described(triple: str, features: frozenset[str], processor: str = "") -> Mac
     own = _architecture(triple)
     best = NAMED["generic"]
     for machine in _ALL:
-        needed = {f for f in machine.features if f.startswith(_OF_VECTORS)}
-        if machine.architecture == own and needed <= features:
+        if machine.architecture == own and _vectors(machine) <= features:
             best = machine
     serving = _serving(processor)
-    if serving is not None and serving.architecture == own:
+    # LLVM gives processors that it does not know the name of a lesser one.
+    if serving is not None and serving.architecture == own and _vectors(best) <= serving.features:
         facts = {field: getattr(serving, field) for field in ("name", "caches", "rates", "cycles")}
         best = replace(best, **facts)
     return replace(best, triple=triple, features=features)

@@ -52,7 +52,8 @@ def test_a_processor_whose_features_are_hidden_costs_what_it_costs() -> None:
     assert Avx512(described(amd.triple, amd.features, "znver5")).dot_product(dt.BF16, dt.BF16)
     narrow = described(whole.triple, NAMED["x86-64-v3"].features, "emeraldrapids")
     assert (narrow.vector_bytes, narrow.registers) == (32, 16)
-    assert described(whole.triple, seen, "a-name-to-come") == described(whole.triple, seen)
+    for unknown in ("a-name-to-come", "generic", "x86-64", "cortex-a72"):
+        assert described(whole.triple, seen, unknown) == described(whole.triple, seen)
 
 
 def test_another_architecture_is_another_machine() -> None:
