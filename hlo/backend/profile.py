@@ -168,7 +168,22 @@ def profile(
     speeds = {threads: meter.speeds() for threads, meter in meters.items()}
     timed = list(zip(steps, rows, strict=False))
     found = plan_rows(program, timed, made, speeds) if plans else ()
-    return Profile(us, tuple(sorted(rows, key=lambda row: -row.us)), limits, found, speeds)
+    rows = sorted(_merged(steps, rows), key=lambda row: -row.us)
+    return Profile(us, tuple(rows), limits, found, speeds)
+
+
+def _merged(steps: list[TimedStep], rows: list[ProfileRow]) -> list[ProfileRow]:
+    """Steps that run the same kernel on the same memory are calls of one."""
+    found: dict[object, ProfileRow] = {}
+    for step, row in zip(steps, rows, strict=True):
+        key: object = step
+        if isinstance(step, KernelStep):
+            key = step.instruction, step.kernel, step.slot
+        one = found.get(key)
+        found[key] = (
+            row if one is None else replace(one, calls=one.calls + row.calls, us=one.us + row.us)
+        )
+    return list(found.values())
 
 
 def _rows(

@@ -15,7 +15,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.linear_algebra.factor_form import Factor
+from hlo.backend.kernels.linear_algebra.cholesky_form import Factor
 from hlo.backend.kernels.linear_algebra.matrix_lanes import LanesInScratch, MatrixLanes
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.loops.schedule import Plan

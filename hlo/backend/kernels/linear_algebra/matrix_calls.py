@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hlo.analysis.loop_state import element_index
-from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.kernel import Kernel, KernelSequence
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.linear_algebra import lapack_symbols
-from hlo.backend.kernels.linear_algebra.factor_form import factor_of
-from hlo.backend.kernels.linear_algebra.factorisation import cholesky_kernel, factor_kernel
+from hlo.backend.kernels.linear_algebra.cholesky import cholesky_kernel, factor_kernel
+from hlo.backend.kernels.linear_algebra.cholesky_form import factor_of
 from hlo.backend.kernels.linear_algebra.jacobi_lanes import (
     eigenvalues_kernel,
     singular_values_kernel,
@@ -32,11 +32,12 @@ from hlo.ir.shape import Shape
 from hlo.ops.lapack import FAMILIES, LIBRARY_ROUTINES, Config, attributes
 from hlo.ops.table import attribute
 
-Family = Callable[[Instruction, Target], Kernel | None]
-LapackFamily = Callable[[Instruction, Config, Target], Kernel | None]
+Made = Kernel | KernelSequence
+Family = Callable[[Instruction, Target], Made | None]
+LapackFamily = Callable[[Instruction, Config, Target], Made | None]
 
 
-def matrix_kernel(instruction: Instruction, target: Target) -> Kernel | None:
+def matrix_kernel(instruction: Instruction, target: Target) -> Made | None:
     """The kernel of a factorisation or a solution; None: left to the reference."""
     if instruction.opcode != "custom-call":
         return OPCODES[instruction.opcode](instruction, target)
@@ -129,7 +130,7 @@ def _is_square(shape: Shape) -> bool:
     return shape.dims[-2] == shape.dims[-1]
 
 
-def _potrf(instruction: Instruction, config: Config, target: Target) -> Kernel | None:
+def _potrf(instruction: Instruction, config: Config, target: Target) -> Made | None:
     lower = config.get("uplo") == "L"
     if not _is_square(instruction.operands[0].shape):
         return None

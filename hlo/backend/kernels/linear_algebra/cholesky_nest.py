@@ -7,7 +7,7 @@ b counts matrices, i rows, j columns (lanes), r the rows above that are taken aw
 
 from __future__ import annotations
 
-from hlo.backend.kernels.linear_algebra.factor_form import GROUP, FactorForm
+from hlo.backend.kernels.linear_algebra.cholesky_form import GROUP, FactorForm
 from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (
     Axis,
@@ -28,7 +28,7 @@ ROW, COLUMN, ABOVE = "i", "j", "r"
 
 
 def factor_schedule(form: FactorForm) -> LoopSchedule:
-    """The loops of factorisation.py's kernel."""
+    """The loops of cholesky.py's kernel."""
     f = form.factor
     remarks = (
         f"Cholesky: {f.size} x {f.size}, batch of {f.batch}",

@@ -1,9 +1,9 @@
 """Factor form: which matrices are factored, and what the machine makes of them.
 
-    attributes --factor_of--> Factor;  Factor, Ring --FactorForm--> tiles, scratch memory
+    attributes --factor_of--> Factor;  Factor, Ring --FactorForm, GroupsForm--> tiles, memory
 
-Who writes the factorisation (factorisation.py) and who says which loops it has
-(factor_nest.py) read this.
+Who writes the factorisation (cholesky.py, cholesky_groups.py) and who says which loops it has
+(cholesky_nest.py) read this.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from math import prod
 
 from msgspec import Struct
 
+from hlo.backend.ir.arithmetic import add, divided, times
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.ir.dtype import DType
 from hlo.ir.shape import Shape
@@ -63,3 +65,41 @@ class FactorForm:
     def is_grouped(self) -> bool:
         """Whether rows above a group are taken away from all of the group's at once."""
         return self.blocks > GROUP
+
+    def at(self, w: Writer, row: Value, column: Value) -> Value:
+        """Which scalar an element of U is."""
+        return add(w, times(w, row, self.stride), column)
+
+
+class GroupsForm:
+    """U in panels: `width` columns, which lie beside each other for every row, so that a tile's
+    vectors and the numbers that they meet come from two stretches of memory. rows: of a tile.
+    panel_size: scalars of a panel; plane: from one part to the next.
+    """
+
+    def __init__(self, factor: Factor, ring: Ring, registers: int) -> None:
+        self.factor, self.ring = factor, ring
+        self.width = 2 * ring.lanes
+        self.rows = max(1, min(registers // (4 * ring.parts), self.width))
+        self.square = min(ring.lanes, 8)
+        self.groups = -(-factor.size // GROUP)
+        self.panels = GROUP // self.width
+        # a few rows more, so that the same row of two panels lies in different sets of the cache
+        self.panel_size = (self.groups * GROUP + 8) * self.width
+        self.plane = self.groups * self.panels * self.panel_size
+
+    @property
+    def bytes(self) -> int:
+        """Of a matrix's U."""
+        return self.plane * self.ring.parts * self.ring.scalar_bytes
+
+    @property
+    def inverses_bytes(self) -> int:
+        """Of the inverses of a matrix's pivots."""
+        return self.groups * GROUP * self.ring.scalar_bytes
+
+    def at(self, w: Writer, row: Value, column: Value) -> Value:
+        """Which scalar an element of U is."""
+        panel = divided(w, column, self.width)
+        inside = w.binary("and", column, w.int(self.width - 1))
+        return add(w, add(w, times(w, panel, self.panel_size), times(w, row, self.width)), inside)
