@@ -6,13 +6,14 @@
         U = L^-1 a in its rows, a less L U in those below
 
 A column without a pivot is left as it is, and its number (from 1) reported. Many small matrices are
-factored a matrix a lane (lu_lanes.py).
+factored a matrix a lane (lu_lanes.py), large ones by all threads together (lu_groups.py).
 Source: blocked right-looking elimination with partial pivoting (Golub, Van Loan 3.4.1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from hlo.backend.ir.arithmetic import add, times
 from hlo.backend.ir.functions import BEGIN, END
@@ -40,12 +41,12 @@ def lu_kernel(a: Shape, target: Target) -> Kernel | None:
         return None
     w = Writer()
     buffers = [w.buffer_address(k) for k in range(5)]
-    build = _Lu(Nest(w, target), form, buffers[-1])
+    build = LuPanels(Nest(w, target), form, buffers[-1])
     build.write(buffers)
     return build.made(a, form.size * form.least * 2 // 3, "LU")
 
 
-class _Lu(Panels):
+class LuPanels(Panels):
     """The kernel's function, or a part of it."""
 
     def write(self, buffers: list[Value]) -> None:
@@ -55,18 +56,16 @@ class _Lu(Panels):
 
         def matrix(unit: Value, _: list[Value]) -> list[Value]:
             places = w.address(pivots, times(w, unit, form.least), "i32")
-            self.part(_Lu.load, a, unit)
+            self.part(LuPanels.load, a, unit)
 
             def panel(k: Value, carried: list[Value]) -> list[Value]:
-                self.part(_Lu.take, k)
-                failed = self.part(_Lu._factored, k, places, *carried, type="i32")
-                self.part(_Lu.give, k)
-                self.part(_Lu._behind, k)
+                failed = self.panelled(k, places, *carried)
+                self.part(LuPanels._behind, k)
                 return [failed]
 
             none = [w.int(0, "i32")]
             (failed,) = self.nest.loop(0, form.reach, form.width, none, panel)
-            self.part(_Lu.store, factors, unit)
+            self.part(LuPanels.store, factors, unit)
             w.store(failed, w.address(failures, unit, "i32"), 4)
             return []
 
@@ -84,11 +83,18 @@ class _Lu(Panels):
 
         return self.nest.loop(k, end, 1, [failed], column)[0]
 
+    def panelled(self, k: Value, pivots: Value, failed: Value) -> Value:
+        """The panel from column k on by itself; failed: as of the one before, of this one."""
+        self.part(LuPanels.take, k)
+        failed = self.part(LuPanels._factored, k, pivots, failed, type="i32")
+        self.part(LuPanels.give, k)
+        return failed
+
     def _behind(self, k: Value) -> None:
-        """What is right of a panel."""
-        behind = add(self.w, k, self.w.int(self.form.width))
-        self._solved(k, behind)
-        self._lessened(k, behind)
+        """What is right of the panel from k on."""
+        behind, end = add(self.w, k, self.w.int(self.form.width)), self.w.int(self.form.columns)
+        self._solved(k, behind, end, VECTORS)
+        self._lessened(k, behind, end)
 
     def _column(self, k: Value, c: Value, pivots: Value, failed: Value) -> Value:
         """Column c of the panel from k on."""
@@ -152,13 +158,19 @@ class _Lu(Panels):
             self.panel.set(o, p, upper)
             return []
 
+        step = form.strip if form.has_strips else form.lanes
+
         def whole(j: Value) -> None:
-            upper, lower = self.rows.get(c, j), self.rows.get(p, j)
-            self.rows.set(c, j, lower)
-            self.rows.set(p, j, upper)
+            strip = self.columns(j)
+            rows = strip.near(c), strip.near(p)
+            for v in range(step // form.lanes):
+                place = w.int(0), w.int(v * form.lanes)
+                upper, lower = (row.get(*place) for row in rows)
+                rows[0].set(*place, lower)
+                rows[1].set(*place, upper)
 
         self.nest.loop(0, form.width, 1, [], both)
-        self.over((w.int(0), w.int(form.stride)), whole)
+        self.over((w.int(0), w.int(form.stride)), whole, step)
 
     def _divided(self, q: Value, following: Value, pivot: Value, is_zero: Value) -> None:
         """What lies below a pivot, by it: times its reciprocal, both moved where that is beyond
@@ -203,44 +215,89 @@ class _Lu(Panels):
 
     # -- right of a panel --------------------------------------------------------------------
 
-    def _solved(self, k: Value, behind: Value) -> None:
+    def _solved(self, k: Value, low: Value, high: Value, vectors: int) -> None:
         """The panel's rows of U right of it: row after row less those above."""
         w, form = self.w, self.form
-        step = VECTORS * form.lanes
+        step = vectors * form.lanes
 
         def tile(j: Value) -> None:
-            columns = [add(w, j, w.int(v * form.lanes)) for v in range(VECTORS)]
+            places = [add(w, j, w.int(v * form.lanes)) for v in range(vectors)]
+            tile = [self.columns(place).near(k) for place in places]
+            here = w.int(0)
 
             def row(r: Value, _: list[Value]) -> list[Value]:
-                own = add(w, k, r)
+                lower = self.columns(k).near(add(w, k, r))
 
                 def less(q: Value, sums: list[Value]) -> list[Value]:
-                    above = add(w, k, q)
-                    number = self.rows.one(own, above)
-                    factor = w.splat(w.unary("fneg", number), form.lanes)
-                    pairs = zip(columns, sums, strict=True)
-                    return [self.product(factor, self.rows.get(above, j), x) for j, x in pairs]
+                    factor = w.unary("fneg", self.splat_of(lower, here, q))
+                    pairs = zip(tile, sums, strict=True)
+                    return [self.product(factor, own.get(q, here), x) for own, x in pairs]
 
-                sums = self.nest.loop(
-                    w.int(0), r, 1, [self.rows.get(own, j) for j in columns], less
-                )
-                for column, total in zip(columns, sums, strict=True):
-                    self.rows.set(own, column, total)
+                start = [own.get(r, here) for own in tile]
+                sums = self.nest.loop(w.int(0), r, 1, start, less)
+                for own, total in zip(tile, sums, strict=True):
+                    own.set(r, here, total)
                 return []
 
             self.nest.loop(1, form.width, 1, [], row)
 
-        self.over((behind, w.int(form.columns + step - 1)), tile, step)
+        self.over((low, add(w, high, w.int(step - 1))), tile, step)
 
-    def _lessened(self, k: Value, behind: Value) -> None:
-        """What is below and right of the panel less L U."""
+    def _lessened(self, k: Value, low: Value, high: Value) -> None:
+        """What is below the panel from k on, and in columns low .. high, less L U."""
         w, form = self.w, self.form
 
         def some(i: Value, end: Value) -> None:
             def tile(j: Value) -> None:
-                upper = [self.rows.get(add(w, k, w.int(q)), j) for q in range(form.width)]
+                own = self.columns(j).near(k)
+                upper = [own.get(w.int(q), w.int(0)) for q in range(form.width)]
                 self.less_products((i, end), (self.columns(k), w.int(0)), j, upper)
 
-            self.over((behind, w.int(form.columns + form.lanes - 1)), tile)
+            self.over((low, add(w, high, w.int(form.lanes - 1))), tile)
 
-        self.in_blocks(behind, some)
+        self.in_blocks(add(w, k, w.int(form.width)), some)
+
+    # -- a tile of strips --------------------------------------------------------------------
+
+    def solved(self, k: Value, ends: tuple[Value, Value], vectors: int) -> None:
+        """The panel's rows of U in columns right of it, so many vectors at a time."""
+        self.part(partial(LuPanels._solved, vectors=vectors), k, *ends)
+
+    def reduced(
+        self, panels: tuple[Value, Value], j: Value, rows: tuple[Value, Value], vectors: int
+    ) -> None:
+        """Rows, below the panels from one column to another, less L U in so many vectors from
+        column j on: the products of all these panels stay in registers. What fills the last tile
+        of rows is changed, too."""
+        self.part(partial(LuPanels._reduced_tile, vectors=vectors), *panels, j, *rows)
+
+    def _reduced_tile(
+        self, first: Value, last: Value, j: Value, low: Value, high: Value, *, vectors: int
+    ) -> None:
+        w, form = self.w, self.form
+        count = max(1, self.nest.target.machine.registers // (2 * vectors))
+        own = self.columns(j)
+        columns = [w.int(v * form.lanes) for v in range(vectors)]
+        places = [(w.int(r), c) for r in range(count) for c in columns]
+
+        def rows(i: Value) -> None:
+            tile = own.near(i)
+
+            def panel(k: Value, totals: list[Value]) -> list[Value]:
+                factors, upper = self.columns(k).near(i), own.near(k)
+
+                def less(q: Value, totals: list[Value]) -> list[Value]:
+                    known, number = upper.near(q), factors.near(w.int(0), q)
+                    found = [known.get(w.int(0), c) for c in columns]
+                    ones = [self.splat_of(number, w.int(r), w.int(0)) for r in range(count)]
+                    pairs = [(w.unary("fneg", a), x) for a in ones for x in found]
+                    return [self.product(*p, t) for p, t in zip(pairs, totals, strict=True)]
+
+                return self.nest.loop(0, form.width, 1, totals, less)
+
+            start = [tile.get(*place) for place in places]
+            found = self.nest.loop(first, last, form.width, start, panel)
+            for place, total in zip(places, found, strict=True):
+                tile.set(*place, total)
+
+        self.over((low, add(w, high, w.int(count - 1))), rows, count)

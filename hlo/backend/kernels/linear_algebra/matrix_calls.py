@@ -20,6 +20,7 @@ from hlo.backend.kernels.linear_algebra.jacobi_lanes import (
 from hlo.backend.kernels.linear_algebra.lapack_call import LETTERS, LapackCall
 from hlo.backend.kernels.linear_algebra.lapack_routines import ROUTINES
 from hlo.backend.kernels.linear_algebra.lu import lu_kernel
+from hlo.backend.kernels.linear_algebra.lu_groups import lu_groups
 from hlo.backend.kernels.linear_algebra.lu_lanes import lu_lanes_kernel
 from hlo.backend.kernels.linear_algebra.qr import q_kernel, qr_kernel
 from hlo.backend.kernels.linear_algebra.qr_lanes import q_lanes_kernel, qr_lanes_kernel
@@ -154,7 +155,7 @@ def _trsm(instruction: Instruction, config: Config, target: Target) -> Kernel | 
     return solve_kernel(system, target)
 
 
-def _getrf(instruction: Instruction, _: Config, target: Target) -> Kernel | None:
+def _getrf(instruction: Instruction, _: Config, target: Target) -> Made | None:
     a = instruction.operands[0].shape
     factors, pivots, failures = instruction.shape.elements
     batch, least = a.dims[:-2], min(a.dims[-2:])
@@ -162,7 +163,7 @@ def _getrf(instruction: Instruction, _: Config, target: Target) -> Kernel | None
     fits &= pivots.dims == (*batch, least) and failures.dims == batch
     if not fits or pivots.dtype is not dt.S32 or failures.dtype is not dt.S32:
         return None
-    return lu_lanes_kernel(a, target) or lu_kernel(a, target)
+    return lu_lanes_kernel(a, target) or lu_groups(a, target) or lu_kernel(a, target)
 
 
 def _geqrf(instruction: Instruction, _: Config, target: Target) -> Kernel | None:

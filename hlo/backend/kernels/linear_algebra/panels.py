@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Self
 
-from hlo.backend.ir.arithmetic import add, times
+from hlo.backend.ir.arithmetic import add, divided, times
 from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
@@ -42,9 +42,12 @@ Part = Callable[[Value, "Value | None", list[Value]], list[Value]]
 
 
 class PanelForm(Matrices, frozen=True):
-    """Matrices each by itself. width: columns of a panel."""
+    """Matrices each by itself. width: columns of a panel. has_strips: whether some columns lie
+    together, row after row, so that a tile of a large matrix works on one stretch of memory; else
+    rows lie one after the other, which short ones are read faster from."""
 
     width: int
+    has_strips: bool = False
 
     @property
     def least(self) -> int:
@@ -60,16 +63,29 @@ class PanelForm(Matrices, frozen=True):
         return self.panels * self.width
 
     @property
+    def strip(self) -> int:
+        """Columns that lie together."""
+        return max(VECTORS * self.lanes, self.width) if self.has_strips else self.stride
+
+    @property
     def stride(self) -> int:
-        """Scalars from one row to the next: an odd number of vectors, so that neighbouring rows lie
-        in different sets of the cache."""
-        vectors = -(-max(self.columns, self.reach) // self.lanes) + VECTORS
-        return (vectors | 1) * self.lanes
+        """Columns with those that fill the last strip, and a tile that begins in it. Of rows: an
+        odd number of vectors, so that neighbouring ones lie in different sets of the cache."""
+        least = max(self.columns, self.reach)
+        if self.has_strips:
+            return (least // self.strip + 2) * self.strip
+        return (-(-least // self.lanes) + VECTORS | 1) * self.lanes
+
+    @property
+    def strip_size(self) -> int:
+        """Scalars from one strip to the next: a row more than there are, so that the same row of
+        two lies in different sets of the cache."""
+        return (self.height + 1) * self.strip
 
     @property
     def height(self) -> int:
         """Rows, with those of zeros that fill a tile or a vector of the panel: one, at least."""
-        step = max(self.lanes, ROWS)
+        step = max(self.lanes, self.width if self.has_strips else ROWS)
         return (max(self.rows, self.reach) // step + 1) * step
 
     @property
@@ -94,7 +110,18 @@ class PanelForm(Matrices, frozen=True):
     @property
     def bytes(self) -> int:
         """Of the matrix in scratch memory."""
-        return self.height * self.stride * self.item_bytes
+        return self.stride // self.strip * self.strip_size * self.item_bytes
+
+
+def form_of(a: Shape, target: Target, *, has_strips: bool = False) -> PanelForm | None:
+    """The form of an array of matrices; None where they are empty or no real numbers, and where the
+    machine has no vectors."""
+    *batch, rows, columns = a.dims
+    lanes = target.machine.lanes(a.dtype)
+    if a.dtype not in (dt.F32, dt.F64) or not a.size or lanes == 1:
+        return None
+    width = max(target.machine.registers // 2, lanes)
+    return PanelForm(a.dtype, prod(batch), rows, columns, lanes, width, has_strips)
 
 
 def panel_form(a: Shape, routine: str, target: Target) -> PanelForm | None:
@@ -103,13 +130,8 @@ def panel_form(a: Shape, routine: str, target: Target) -> PanelForm | None:
     a core's own cache holds, as it shares them out among threads. routine: LAPACK's, without the
     type's letter.
     """
-    *batch, rows, columns = a.dims
-    if a.dtype not in (dt.F32, dt.F64) or not a.size:
-        return None
-    lanes = target.machine.lanes(a.dtype)
-    width = max(target.machine.registers // 2, lanes)
-    form = PanelForm(a.dtype, prod(batch), rows, columns, lanes, width)
-    if lanes == 1 or form.bytes > MOST_SCRATCH_BYTES:
+    form = form_of(a, target)
+    if form is None or form.bytes > MOST_SCRATCH_BYTES:
         return None
     is_large = form.bytes > 2 * target.machine.second_cache.bytes
     if (form.panels > 2 and not is_large) or not target.seeks_lapack:
@@ -128,6 +150,11 @@ class Grid:
         index = add(self.w, times(self.w, row, self.stride), column)
         return self.w.address(self.base, index, self.form.scalar)
 
+    def near(self, row: Value, column: Value | None = None) -> Grid:
+        """The numbers from a row and a column on."""
+        column = column or self.w.int(0)
+        return Grid(self.nest, self.form, self.at(row, column), self.stride)
+
     def get(self, row: Value, column: Value, lanes: int = 0) -> Value:
         """A vector of a row."""
         type = vector_of(self.form.scalar, lanes or self.form.lanes)
@@ -144,9 +171,22 @@ class Grid:
     def turn(self, place: tuple[Value, Value], target: Grid, there: tuple[Value, Value]) -> None:
         """A square's columns become rows of the target."""
         w, size = self.w, self.form.square
-        rows = [self.get(add(w, place[0], w.int(e)), place[1], size) for e in range(size)]
+        own, other = self.near(*place), target.near(*there)
+        rows = [own.get(w.int(e), w.int(0), size) for e in range(size)]
         for e, column in enumerate(transposed(self.nest, rows)):
-            target.set(add(w, there[0], w.int(e)), there[1], column)
+            other.set(w.int(e), w.int(0), column)
+
+
+class Strips(Grid):
+    """Strips of columns, one after the other."""
+
+    def at(self, row: Value, column: Value) -> Value:
+        """Where an element is."""
+        w, form = self.w, self.form
+        before = times(w, divided(w, column, form.strip), form.strip_size)
+        inside = w.binary("and", column, w.int(form.strip - 1))
+        index = add(w, before, add(w, times(w, row, form.strip), inside))
+        return w.address(self.base, index, form.scalar)
 
 
 class Panels:
@@ -156,7 +196,9 @@ class Panels:
     def __init__(self, nest: Nest, form: PanelForm, scratch: Value) -> None:
         self.nest, self.w, self.form, self.scratch = nest, nest.w, form, scratch
         self.size = 0
-        self.rows = self.grid(form.height, form.stride)
+        kind = Strips if form.has_strips else Grid
+        self.rows = kind(nest, form, scratch, form.strip)
+        self.size += form.stride // form.strip * form.strip_size
         self.panel = self.grid(form.width + 1, form.panel_stride)  # room for one column more
         self.functions: list[Kernel] = []
 
@@ -203,8 +245,9 @@ class Panels:
 
     # -- in and out --------------------------------------------------------------------------
 
-    def load(self, memory: Value, unit: Value) -> None:
-        """The unit's matrix from an array of matrices, with zeros around it."""
+    def load(self, memory: Value, unit: Value, ends: tuple[Value, Value] | None = None) -> None:
+        """The unit's matrix from an array of matrices, with zeros around it. ends: of all these
+        rows only those between them."""
         w, form = self.w, self.form
         zero = w.zero(form.vector)
         end = -(-form.columns // form.lanes) * form.lanes
@@ -218,17 +261,23 @@ class Panels:
             self.over((w.int(0), w.int(form.stride)), lambda j: self.rows.set(i, j, zero))
             return []
 
-        self.nest.loop(0, form.rows, 1, [], row)
-        self.nest.loop(form.rows, form.height, 1, [], nothing)
+        if ends is None:
+            self.nest.loop(0, form.rows, 1, [], row)
+            self.nest.loop(form.rows, form.height, 1, [], nothing)
+            return
+        count = w.int(form.rows)
+        self.nest.loop(ends[0], w.intrinsic("llvm.smin", "i64", ends[1], count), 1, [], row)
+        self.nest.loop(w.intrinsic("llvm.smax", "i64", ends[0], count), ends[1], 1, [], nothing)
 
-    def store(self, memory: Value, unit: Value) -> None:
-        """The unit's matrix to an array of matrices."""
+    def store(self, memory: Value, unit: Value, ends: tuple[Value, Value] | None = None) -> None:
+        """The unit's matrix to an array of matrices; ends: rows between them alone."""
 
         def row(i: Value, _: list[Value]) -> list[Value]:
             self._over_row(memory, unit, i, self._stored)
             return []
 
-        self.nest.loop(0, self.form.rows, 1, [], row)
+        first, last = ends or (0, self.form.rows)
+        self.nest.loop(first, last, 1, [], row)
 
     def _over_row(
         self,
@@ -295,9 +344,8 @@ class Panels:
             self.nest.loop(low, high, step or self.form.lanes, [], run)
 
     def columns(self, k: Value) -> Grid:
-        """The rows from column k on."""
-        base = self.w.address(self.rows.base, k, self.form.scalar)
-        return Grid(self.nest, self.form, base, self.form.stride)
+        """The rows from column k on, as far as its strip goes."""
+        return Grid(self.nest, self.form, self.rows.at(self.w.int(0), k), self.form.strip)
 
     def along(
         self,
@@ -377,9 +425,9 @@ class Panels:
         grid, shift = factors
 
         def row(i: Value, sums: list[Value]) -> list[Value]:
-            x, at = vector(i), w.binary("sub", i, shift)
+            x, own = vector(i), grid.near(w.binary("sub", i, shift))
             return [
-                self.product(self.splat_of(grid, at, w.int(q)), x, total)
+                self.product(self.splat_of(own, w.int(0), w.int(q)), x, total)
                 for q, total in enumerate(sums)
             ]
 
@@ -396,17 +444,17 @@ class Panels:
         w = self.w
         grid, shift = factors
         negative = [w.unary("fneg", v) for v in vectors]
+        columns = self.columns(j)
 
         def some(i: Value, _: list[Value]) -> list[Value]:
-            places = [add(w, i, w.int(r)) for r in range(ROWS)]
-            own = [w.binary("sub", place, shift) for place in places]
-            sums = [self.rows.get(place, j) for place in places]
+            tile, own = columns.near(i), grid.near(w.binary("sub", i, shift))
+            rows = [w.int(r) for r in range(ROWS)]
+            sums = [tile.get(r, w.int(0)) for r in rows]
             for q, vector in enumerate(negative):
-                for r in range(ROWS):
-                    factor = self.splat_of(grid, own[r], w.int(q))
-                    sums[r] = self.product(factor, vector, sums[r])
-            for place, total in zip(places, sums, strict=True):
-                self.rows.set(place, j, total)
+                for n, r in enumerate(rows):
+                    sums[n] = self.product(self.splat_of(own, r, w.int(q)), vector, sums[n])
+            for r, total in zip(rows, sums, strict=True):
+                tile.set(r, w.int(0), total)
             return []
 
         self.nest.loop(*ends, ROWS, [], some)

@@ -322,7 +322,8 @@ class _Qr(Panels):
             rows = (i, w.intrinsic("llvm.smin", "i64", last, w.int(form.rows)))
 
             def tile(j: Value) -> None:
-                more = self.products(rows, (self.v, k), lambda i: self.rows.get(i, j), zeros)
+                own = self.columns(j)
+                more = self.products(rows, (self.v, k), lambda i: own.get(i, w.int(0)), zeros)
                 self._add(self.sums, j, more)
 
             each(tile)
