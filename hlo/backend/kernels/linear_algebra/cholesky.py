@@ -19,12 +19,12 @@ from hlo.backend.kernels.linear_algebra.cholesky_form import (
 from hlo.backend.kernels.linear_algebra.cholesky_groups import cholesky_groups
 from hlo.backend.kernels.linear_algebra.cholesky_lanes import cholesky_lanes_kernel
 from hlo.backend.kernels.linear_algebra.cholesky_rows import cholesky_rows
+from hlo.backend.kernels.linear_algebra.groups import MOST_ALONE, MOST_BYTES
 from hlo.backend.kernels.linear_algebra.matrix_lanes import matrix_lanes
 from hlo.ir.instruction import Instruction
 from hlo.ops.linear_algebra import CholeskyAttributes
 
-MOST_BYTES = 1 << 26
-MOST_ALONE = 4  # Groups of rows of a matrix that one thread factors as fast as two.
+MOST_SCRATCH_BYTES = 1 << 26
 
 
 def cholesky_kernel(instruction: Instruction, target: Target) -> Kernel | KernelSequence | None:
@@ -40,8 +40,9 @@ def factor_kernel(factor: Factor, target: Target) -> Kernel | KernelSequence | N
         return cholesky_lanes_kernel(factor, together, target)
     ring = ring_of(factor.dtype, target)
     groups = GroupsForm(factor, ring, target.machine.registers)
-    is_large = groups.groups > MOST_ALONE and ring.lanes > 1
+    is_large = factor.size > MOST_ALONE and ring.lanes > 1
     if is_large and 0 < factor.batch * groups.bytes <= MOST_BYTES:
         return cholesky_groups(factor, groups, target)
     form = FactorForm(factor, ring)
-    return cholesky_rows(factor, form, target) if form.scratch_bytes <= MOST_BYTES else None
+    is_huge = form.scratch_bytes > MOST_SCRATCH_BYTES
+    return None if is_huge else cholesky_rows(factor, form, target)

@@ -15,10 +15,9 @@ from msgspec import Struct
 from hlo.backend.ir.arithmetic import add, divided, times
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.problem.ring import Ring
+from hlo.backend.kernels.linear_algebra.groups import GROUP
 from hlo.ir.dtype import DType
 from hlo.ir.shape import Shape
-
-GROUP = 64  # Rows of a group: what lies above them in a tile's columns is read once for all.
 
 
 class Factor(Struct, frozen=True):

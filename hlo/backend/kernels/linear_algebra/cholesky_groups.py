@@ -24,7 +24,7 @@ from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.problem.ring import Parts, element_address
-from hlo.backend.kernels.linear_algebra.cholesky_form import GROUP, Factor, GroupsForm
+from hlo.backend.kernels.linear_algebra.cholesky_form import Factor, GroupsForm
 from hlo.backend.kernels.linear_algebra.cholesky_memory import (
     FAILED,
     SOURCE,
@@ -32,11 +32,11 @@ from hlo.backend.kernels.linear_algebra.cholesky_memory import (
     UPPER,
     FactorMemory,
 )
+from hlo.backend.kernels.linear_algebra.groups import GROUP, SHARES
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import when
 from hlo.backend.loops.schedule import Plan
 
-SHARES = 16  # Units of a step, a power of two: group c of columns is unit c mod SHARES's.
 CHUNK = 128  # Rows whose numbers stay in the nearest cache for all tiles of a panel.
 BLOCK = 16  # Rows of a square that are factored row by row.
 

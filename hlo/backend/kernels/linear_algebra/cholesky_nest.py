@@ -7,7 +7,8 @@ b counts matrices, i rows, j columns (lanes), r the rows above that are taken aw
 
 from __future__ import annotations
 
-from hlo.backend.kernels.linear_algebra.cholesky_form import GROUP, FactorForm
+from hlo.backend.kernels.linear_algebra.cholesky_form import FactorForm
+from hlo.backend.kernels.linear_algebra.groups import GROUP
 from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (
     Axis,

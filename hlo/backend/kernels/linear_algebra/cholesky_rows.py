@@ -21,7 +21,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.problem.ring import Parts, element_address
-from hlo.backend.kernels.linear_algebra.cholesky_form import GROUP, Factor, FactorForm
+from hlo.backend.kernels.linear_algebra.cholesky_form import Factor, FactorForm
 from hlo.backend.kernels.linear_algebra.cholesky_memory import (
     FAILED,
     SOURCE,
@@ -31,6 +31,7 @@ from hlo.backend.kernels.linear_algebra.cholesky_memory import (
     FactorMemory,
 )
 from hlo.backend.kernels.linear_algebra.cholesky_nest import factor_schedule
+from hlo.backend.kernels.linear_algebra.groups import GROUP
 from hlo.backend.lanes.nest import Nest
 
 PARAMETERS = (UPPER, SOURCE, TARGET, FAILED)

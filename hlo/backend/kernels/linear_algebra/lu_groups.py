@@ -19,6 +19,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.linear_algebra.groups import GROUP, MOST_ALONE, MOST_BYTES, SHARES
 from hlo.backend.kernels.linear_algebra.lu import LuPanels
 from hlo.backend.kernels.linear_algebra.panels import VECTORS, PanelForm, form_of
 from hlo.backend.lanes.nest import Nest
@@ -26,10 +27,6 @@ from hlo.backend.lanes.open_loops import when
 from hlo.backend.loops.schedule import Plan
 from hlo.ir.shape import Shape
 
-GROUP = 64  # Columns of a group: panels and tiles end with it.
-MOST_ALONE = 256  # Columns of a matrix that one thread factors as fast as two.
-MOST_BYTES = 1 << 28
-SHARES = 16  # Units of a kernel; tile t of columns is unit t mod SHARES's.
 # The buffers: operand, results, then rows and panel, and where the work is: the group's first
 # column, the next one's, the number of the first column without a pivot.
 _A, _FACTORS, _PIVOTS, _FAILURES, _SCRATCH, _STATE = range(6)
@@ -100,7 +97,8 @@ class _Kernel:
             behind = add(w, k, w.int(form.width))
             panels.solved(k, (behind, end), 1)
             rows = behind, w.int(form.rows)
-            panels.over((behind, end), lambda j: panels.reduced((k, behind), j, rows, 1))
+            reach = add(w, end, w.int(form.lanes - 1))
+            panels.over((behind, reach), lambda j: panels.reduced((k, behind), j, rows, 1))
             return [found]
 
         known = w.load(self._state(2), "i32", 4)

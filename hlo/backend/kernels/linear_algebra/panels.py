@@ -63,9 +63,9 @@ class PanelForm(Matrices, frozen=True):
         return self.panels * self.width
 
     @property
-    def strip(self) -> int:
-        """Columns that lie together."""
-        return max(VECTORS * self.lanes, self.width) if self.has_strips else self.stride
+    def tile(self) -> int:
+        """Columns of a strip."""
+        return max(VECTORS * self.lanes, self.width)
 
     @property
     def stride(self) -> int:
@@ -73,8 +73,13 @@ class PanelForm(Matrices, frozen=True):
         odd number of vectors, so that neighbouring ones lie in different sets of the cache."""
         least = max(self.columns, self.reach)
         if self.has_strips:
-            return (least // self.strip + 2) * self.strip
+            return (least // self.tile + 2) * self.tile
         return (-(-least // self.lanes) + VECTORS | 1) * self.lanes
+
+    @property
+    def strip(self) -> int:
+        """Columns that lie together."""
+        return self.tile if self.has_strips else self.stride
 
     @property
     def strip_size(self) -> int:

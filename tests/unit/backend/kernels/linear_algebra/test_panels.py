@@ -229,3 +229,45 @@ def test_both_halves_of_a_qr_share_their_functions() -> None:
     made = Compilation(hlo.parse(both), passes="", threads=1).program.kernels
     texts = [f.text for kernel in made for f in kernel.functions]
     assert len(set(texts)) < len(texts)
+
+
+LARGE = [(1, 257, 257), (1, 320, 320), (1, 300, 700), (1, 700, 265), (1, 511, 513)]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", LARGE)
+def test_large_matrices_are_shared_out(dtype: str, shape: tuple[int, int, int]) -> None:
+    x = matrices(dtype, shape)
+    check_lu(x, dtype)
+    source = hlo.parse(lu_text(dtype, *shape))
+    assert len(Compilation(source, cache=False).program.kernels) == 4
+    bits = {
+        b"".join(np.asarray(part).tobytes() for part in hlo.compile(source, threads=n)(x))
+        for n in (1, 2, 3)
+    }
+    assert len(bits) == 1
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.name)
+def test_large_matrices_on_every_machine_here(machine: Machine) -> None:
+    for dtype in TYPES:
+        check_lu(matrices(dtype, (1, 290, 301)), dtype, machine)
+
+
+@pytest.mark.parametrize("column", [0, 17, 63, 64, 200, 299])
+def test_large_matrices_report_the_first_column_without_a_pivot(column: int) -> None:
+    x = matrices("f64", (1, 300, 300))
+    x[0, :, column] = x[0, :, 250] = 0
+    factors, pivots, failures = map(np.asarray, compiled(lu_text("f64", *x.shape))(x))
+    wanted, places, number = routine("f64", "getrf")(x[0])
+    assert list(failures) == [min(column, 250) + 1] == [number]
+    assert list(places + 1) == list(pivots[0])
+    np.testing.assert_allclose(factors[0], wanted, rtol=0, atol=1e-9)
+
+
+def test_nan_does_not_leave_a_large_matrix_unfinished() -> None:
+    x = matrices("f32", (1, 300, 300))
+    x[0, 5, 7] = np.nan
+    factors, pivots, _ = map(np.asarray, compiled(lu_text("f32", *x.shape))(x))
+    assert not np.isfinite(factors).all()
+    assert ((pivots >= 1) & (pivots <= 300)).all()
