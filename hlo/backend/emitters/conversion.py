@@ -14,7 +14,10 @@ from hlo.backend.math import rounding
 from hlo.backend.math.scaling import format_of
 from hlo.backend.math.term import Term
 from hlo.ir import dtype as dt
-from hlo.ir.dtype import DType
+from hlo.ir.dtype import DType, FloatFormat
+
+_FLOAT_BITS = 24  # of an integer that a float holds
+_KEPT_BITS = 12  # of a double's mantissa, two and more beyond those of a type below 32 bits
 
 
 def converted(x: Term, source: DType, target: DType) -> Term:
@@ -36,31 +39,51 @@ def _to_float(x: Term, source: DType, target: DType) -> Term:
     if source.is_float:
         if x.scalar == scalar:
             return x
-        return _odd_float(x) if target.bits < 32 else x.to(scalar)
+        return _odd_float(x, target) if target.bits < 32 else x.to(scalar)
     if target.bits >= 32 or source.bits < 24 or source.is_pred:
         return x.to(scalar, signed=source.is_signed)
+    fmt = target.float_format
+    assert fmt is not None, "a float below 32 bits"
+    if _too_large(fmt) < 1 << _FLOAT_BITS:
+        return _bounded(x, _too_large(fmt), is_signed=source.is_signed).to(scalar)
     if source.bits == 64:
         x = _odd_53_bits(x, source)
-    return _odd_float(x.to("double", signed=source.is_signed))
+    return _odd_float(x.to("double", signed=source.is_signed), target)
+
+
+def _too_large(fmt: FloatFormat) -> int:
+    """A power of two that the format rounds as it does all that is larger."""
+    return 1 << ((1 << fmt.exponent) - fmt.bias + 1)
+
+
+def _bounded(x: Term, bound: int, *, is_signed: bool) -> Term:
+    """32 or 64-bit integers as those of 32 bits, -bound and bound for what is beyond."""
+    if is_signed:
+        x = x.call("llvm.smin", x.const(bound)).call("llvm.smax", x.const(-bound))
+    else:
+        x = x.call("llvm.umin", x.const(bound))
+    return x if x.scalar == "i32" else x.to("i32")
 
 
 def _odd_53_bits(x: Term, source: DType) -> Term:
     """64-bit integers that a double holds: what the last 11 bits say is kept in bit 11."""
-    low = (x & 0x7FF).ne(0).select(x.const(0x800), 0)
-    odd = (x & ~0x7FF) | low
+    odd = (x | ((x & 0x7FF) + 0x7FF)) & ~0x7FF
     top = x.ashr(53) if source.is_signed else x >> 53
     small = (top + 1).below(2) if source.is_signed else top.eq(0)
     return small.select(x, odd)
 
 
-def _odd_float(x: Term) -> Term:
-    """A double as a float, toward zero but with the last bit set where that loses something."""
-    near = x.to("float")
-    back = near.to("double")
-    too_large = back.abs() > x.abs()
-    bits = near.bits - too_large.select(near.bits.const(1), 0)
-    inexact = x.of(x.w.compare("fcmp one", back.value, x.value))
-    return (bits | inexact.select(bits.const(1), 0)).real
+def _odd_float(x: Term, target: DType) -> Term:
+    """A double as a float for a type of 16 bits or fewer: the bits behind the first 12 of the
+    mantissa are 0, what they were is in the 12th (a sum carries there). Of subnormal floats that
+    leaves more than such a type keeps of its own. A scale has no zero.
+    """
+    fmt = target.float_format
+    if fmt is not None and not fmt.has_sign:
+        x = (x > 0.0).select(x.at_least(2.0**-140), x)
+    dropped = (1 << (format_of(x).mantissa - _KEPT_BITS)) - 1
+    odd = (x.bits | ((x.bits & dropped) + dropped)) & ~dropped
+    return odd.real.to("float")
 
 
 def _float_to_integer(x: Term, target: DType) -> Term:
@@ -201,7 +224,7 @@ def _stochastic_float(x: Term, random: Term, source: DType, target: DType) -> Te
 
 def _nearest(size: Term, target: DType) -> tuple[Term, Term]:
     """The target's value nearest to |x| as double lanes, and its code."""
-    near = size.to("float") if target.bits >= 32 else _odd_float(size)
+    near = size.to("float") if target.bits >= 32 else _odd_float(size, target)
     code = storage_bits(near, target)
     return _of_code(code, target), code
 

@@ -33,7 +33,7 @@ def _ended(schedule: NestSchedule, vector: Axis) -> Axis:
     if not length % step:
         return vector
     if vector.of:
-        return replace(vector, tail=Tail.MASKED, tail_step=_rest_lanes(schedule))
+        return replace(vector, tail=Tail.MASKED, tail_step=_rest_step(schedule, vector))
     rest = length % lanes
     shortens = schedule.is_light and length <= _FEW_VECTORS * lanes
     is_short = not rest or (shortens and rest.bit_count() <= _most_short(schedule))
@@ -47,6 +47,18 @@ def _most_short(schedule: NestSchedule) -> int:
     """
     extents = schedule.domain.extents
     return MOST_SHORT if prod(extents[:-1]) == 1 or extents[-1] < schedule.lanes else 1
+
+
+def _rest_step(schedule: NestSchedule, vector: Axis) -> int:
+    """Elements of a round after the last full one: a vector, but all that are left where each lane
+    adds terms up, for these wait for each other.
+    """
+    lanes = _rest_lanes(schedule)
+    is_reduction = bool(schedule.domain.trace.reductions) and schedule.block == vector.step
+    if not is_reduction or lanes < vector.lanes:
+        return lanes
+    rest = schedule.domain.extents[-1] % vector.step
+    return -(-rest // lanes) * lanes
 
 
 def _rest_lanes(schedule: NestSchedule) -> int:

@@ -22,8 +22,8 @@ from hlo.backend.math.term import (
     estrin,
     fast_two_sum,
     fmuladd,
-    horner,
     residual,
+    series,
     two_sum,
 )
 
@@ -84,7 +84,9 @@ def exp(x: Term) -> Term:
 def expm1(x: Term) -> Term:
     """e^x - 1 without cancellation near 0, keeps -0; f32 below 1 ulp, f64 below 1.1 ulp."""
     c = _RANGES[x.scalar]
-    k, r, rest = _in_two(x.at_least(c.minus_one).at_most(c.full))
+    # By halves 0.92 to 0.95 of the time, with fused steps and without.
+    polynomial = estrin if x.is_double else series
+    k, r, rest = _in_two(x.at_least(c.minus_one).at_most(c.full), polynomial)
     half = power_of_two(k - 1)  # half of 2^k, which itself may overflow
     y, _ = _grown(half, r, rest, *_less(half, 0.5))
     tiny = x.abs() < 2.0 ** -(format_of(x).mantissa + 2)  # also subnormal x, whose square is 0
@@ -110,7 +112,7 @@ def logistic(x: Term) -> Term:
     # Far below it is 0, because the power's code is; far above 1.
     bounded = x.at_least(c.zero - 0.8).at_most(fmt.mantissa + 10.0)
     _, k, r = _remainder(-bounded)
-    p = fmuladd(r * r, horner(r, c.q), r)
+    p = fmuladd(r * r, series(r, c.q), r)
     spare = fmt.mantissa + 1  # a 2^spare is normal even where the result is not
     up, down = ((k > 0).select(k, 0), (k < 0).select(k, 0))
     unit = 2.0**-spare
@@ -161,7 +163,7 @@ def _remainder(x: Term) -> tuple[Term, Term, Term]:
 
 
 def _in_two(
-    x: Term, polynomial: Callable[[Term, Sequence[float]], Term] = horner
+    x: Term, polynomial: Callable[[Term, Sequence[float]], Term] = series
 ) -> tuple[Term, Term, Term]:
     """e^x = 2^n (1 + r + rest): n as integers, and two parts, the second small beside the first."""
     n, shifted, t = nearest_power(x)

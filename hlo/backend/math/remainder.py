@@ -4,19 +4,46 @@ r <- r - trunc(r/y) y by a fused multiply-add: the difference is a multiple of b
 places and no larger than y, hence exact; each step takes away some 50 bits of the quotient, so
 ordinary ratios need one. A rounded quotient may leave r below 0 by less than y: y is added at the
 end. f32 is computed in double, where no quotient overflows.
+
+By a power of two in the code (`x % 1.0`) the quotient is exact, and one step is all.
 """
 
 from __future__ import annotations
 
-from hlo.backend.math import rounding
-from hlo.backend.math.term import Term, do_while, exact_fma, outlined
+import math
 
+from hlo.backend.math import rounding
+from hlo.backend.math.scaling import format_of
+from hlo.backend.math.term import Term, do_while, exact_fma, fmuladd, outlined
+
+# Powers of two by which quotients of ordinary numbers are neither subnormal nor too large.
+_MOST_POWER = 32
 _LEAP = 2.0**700  # double ratios reach 2^2098: larger ones are first reduced by y times this
 
 
 def remainder(x: Term, y: Term) -> Term:
     """x - trunc(x/y) y with the sign of x; x % inf is x, x % 0 and inf % y are NaN."""
+    known = y.value.element.number
+    if known is not None and _is_near_power(known):
+        return _by_power(x, abs(known))
     return outlined("remainder", [x, y], _remainder_f64 if x.is_double else _remainder_f32)
+
+
+def _is_near_power(number: float) -> bool:
+    mantissa, exponent = math.frexp(number)
+    return abs(mantissa) == 0.5 and abs(exponent - 1) <= _MOST_POWER
+
+
+def _by_power(x: Term, d: float) -> Term:
+    """By d, a power of two: quotient, product and difference are exact. x - x is NaN for infinities
+    and NaN; below 1 a large x, which has nothing behind the point of x/d, is bounded first.
+    """
+    if d >= 1.0:
+        rest = fmuladd(rounding.truncated(x * (1.0 / d)), -d, x)
+        return rest.copysign(x)
+    bounded = x.abs().at_most(2.0 ** format_of(x).mantissa * d)
+    rest = fmuladd(rounding.truncated(bounded * (1.0 / d)), -d, bounded)
+    return (rest + (x - x)).copysign(x)
 
 
 def _remainder_f32(x: Term, y: Term) -> Term:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from hlo.backend.ir.values import poison, vector_of
 from hlo.backend.isa.generic import FloatParts
 from hlo.backend.math import rounding
-from hlo.backend.math.term import Term, fmuladd, horner, near_one
+from hlo.backend.math.term import Term, fmuladd, near_one, series
 
 
 class Format(Struct, frozen=True):
@@ -55,11 +55,11 @@ def grown_by_power(r: Term, q: Sequence[float], n: Term, shifted: Term) -> Term:
     fmt = format_of(r)
     least = fmt.bias - 1 + fmt.mantissa
     if not has_parts(r):
-        return _by_exponent(near_one(r, horner(r, q)), shifted, least)
+        return _by_exponent(near_one(r, series(r, q)), shifted, least)
     # In units of the least subnormal a small result is an integer, and this its code.
     small = n < 2.0 - fmt.bias
     power = small.select(n + least, n)
-    y = scaled(near_one(r, horner(r, q)), power)
+    y = scaled(near_one(r, series(r, q)), power)
     return small.select(rounding.nearest_integer(y), y.bits).real
 
 

@@ -299,6 +299,7 @@ def grown(x: Term, p: Term) -> Term:
     return fma(large, p, large) * (1.0 / scale)
 
 
+_LONG = 8  # Coefficients of a polynomial whose steps are worth fewer of them in a row.
 _SPARE = {"float": 2.0**64, "double": 2.0**128}  # |x| and |p| are below the largest number by it
 
 
@@ -332,6 +333,15 @@ def estrin(x: Term, coefficients: Sequence[float]) -> Term:
         joined = [fmuladd(b, x, a) for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = joined + parts[len(joined) * 2 :]
     return parts[0]
+
+
+def series(x: Term, coefficients: Sequence[float]) -> Term:
+    """A long polynomial of doubles; by halves where nothing fuses, for a step takes two operations
+    there, one waiting for the other. exp, expm1, logistic of f64 take 0.8 to 0.87 of the time on
+    SSE. With fused steps AVX2 would take 0.9, but AVX-512, which gives the same bits, up to 1.1.
+    """
+    waits = x.is_double and len(coefficients) > _LONG and not x.target.isa.fuses
+    return (estrin if waits else horner)(x, coefficients)
 
 
 def two_sum(a: Term, b: Term) -> tuple[Term, Term]:

@@ -271,9 +271,12 @@ class Axpys(Streaming):
         self.chunk = -(-vectors // blocks) * ring.lanes
         self.blocks = -(-c.n // self.chunk)
         most = 16 if ring.registers == 32 else 8
-        self.depths = max(1, min(DEPTHS, c.k))
-        self.is_held = c.m * ring.parts * self.depths <= most
         self.holds_matrix = ring.parts == 1 and c.m > ROWS_AT_ONCE
+        # Two vectors of the matrix's rows meet a number of lhs, so that it is read once for both.
+        self.depths = max(1, min(most // 2 if self.holds_matrix else DEPTHS, c.k))
+        # Blocks of sums end where they do with another machine's groups: bits are the same.
+        self.whole = c.k // DEPTHS * DEPTHS
+        self.is_held = c.m * ring.parts * self.depths <= most
         self.groups = [range(c.m)] if self.holds_matrix else row_groups(c.m)
         held = self.depths if self.holds_matrix else len(self.groups[0]) * ring.parts
         self.vectors = 1 if self.is_held else max(1, min(2, most // held))
@@ -301,7 +304,7 @@ class Axpys(Streaming):
         left = w.binary("sub", w.int(c.n), start)
         self.count = w.intrinsic("llvm.umin", "i64", left, w.int(self.chunk))
         self._each_vector(lambda at, mask: self._clear(at))
-        groups, rest = divmod(c.k, self.depths)
+        groups = self.whole // self.depths
 
         def group(g: Value, _: list[Value]) -> list[Value]:
             return self._group(g, self.depths)
@@ -318,8 +321,8 @@ class Axpys(Streaming):
             loop(w, w.int(-(-groups // (BLOCK // self.depths))), [], block_of_sums)
         elif groups:
             loop(w, w.int(groups), [], group)
-        if rest:
-            self._group(w.int(groups), rest)
+        for first in range(self.whole, c.k, self.depths):
+            self._group(w.int(first // self.depths), min(self.depths, c.k - first))
         self._each_vector(self._finish)
 
     def _each_vector(self, body: Callable[[Value, Value | None], None]) -> None:

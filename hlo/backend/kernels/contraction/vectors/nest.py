@@ -97,13 +97,12 @@ def _axpys(stream: Axpys) -> Nodes:
     """Some rows of the matrix at a time, onto sums that wait in scratch."""
     c, ring, depths = stream.c, stream.ring, stream.depths
     dims, totals = (c.m, stream.sums_size // c.m), f"totals of {SUMS}"
-    groups, rest = divmod(c.k, depths)
-    whole, zero = groups * depths, Fill(SUMS, "0")
+    whole, zero = stream.whole, Fill(SUMS, "0")
     group = _of_groups(
         stream.groups, _columns(stream, _added(stream, f"{depths} depths"), stream.vectors)
     )
     found: Nodes = (cached(SUMS, dims, ring), *_columns(stream, (zero,)))
-    rounds: Nodes = (Loop(Axis(DEPTH, whole, Role.REDUCED, depths), group),) if groups else ()
+    rounds: Nodes = (Loop(Axis(DEPTH, whole, Role.REDUCED, depths), group),) if whole else ()
     finished = SUMS
     if stream.has_totals:
         block = BLOCK // depths * depths
@@ -114,9 +113,10 @@ def _axpys(stream: Axpys) -> Nodes:
         cleared = _columns(stream, (zero, Fill(totals, "0")))
         found = (cached(SUMS, dims, ring), cached(totals, dims, ring), *cleared)
         finished = f"add of {totals} and {SUMS}"
-    if rest:
-        last = _added(stream, f"the last {rest} depths")
-        rounds += _of_groups(stream.groups, _columns(stream, last, stream.vectors))
+    for first in range(whole, c.k, depths):
+        rest = min(depths, c.k - first)
+        text = f"the last {rest} depths" if first + rest == c.k else f"{rest} depths"
+        rounds += _of_groups(stream.groups, _columns(stream, _added(stream, text), stream.vectors))
     return (*found, *rounds, *_columns(stream, (stored(c, stream.epilogue, finished),)))
 
 
