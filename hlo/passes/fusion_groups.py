@@ -37,6 +37,7 @@ from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.fusion_axes import STAGES, UNKNOWN, Axes, Group, fixed_dims, joint_axes
+from hlo.passes.fusion_phases import wasted_phases
 from hlo.passes.fusion_repeats import (
     CHEAP,
     COSTLY,
@@ -279,7 +280,7 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
 def _accepts_elements(group: Group, producer: Instruction, axes: Axes) -> bool:
     """Whether elements that are computed where they are used cost no more there."""
     stays, root, cost = partial(_stays, producer), group.root, op_cost(producer)
-    wasted = wasted_lanes(group, producer, axes)
+    wasted = wasted_lanes(group, producer, axes) or wasted_phases(group, producer, axes)
     if wasted:
         return stays(wasted)
     is_long = repeats_more_than_memory(group, producer, MOST_REPEATED)

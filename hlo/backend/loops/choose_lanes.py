@@ -122,7 +122,9 @@ def rows_of_few(schedule: NestSchedule) -> int:
     if domain.trace.reductions and not _are_costly_short_sums(schedule):
         return 0
     *_, rows, length = domain.extents
-    is_joined = bool(domain.trace.conditions)
+    # Conditions on the loops around rows alone choose whole rows, not places within one.
+    around = domain.variables[:-1]
+    is_joined = not all(c.index.is_made_of(around) for c in domain.trace.conditions)
     most = MOST_JOINED if is_joined else MOST_INTERLEAVED
     takes = takes_rows(rows, length, lanes, is_joined=is_joined)
     if not takes or domain.weight > LIGHT * (most + 1):

@@ -27,19 +27,21 @@ from hlo.passes.rewriting import rewrite
 
 LEAST_DEPTH = 128  # Products of an output from which those saved outweigh moving the outputs.
 LEAST_PRODUCTS = 1 << 22  # Products in all: each kernel takes its time to be made.
+LARGE_PRODUCTS = 1 << 26  # Products in all from which a tenth of them more is dear.
 MOST_PARTS = 8  # The most convolutions that stand for one.
 
 
 @rewrite("convolution")
 def convolution_of_holes(root: Instruction) -> Instruction | None:
     """conv(x dilated by d, w) at d * q + r => conv(x, every d-th tap of w from one on) at q
-    or 0 where w has no such tap; where the window moves by one; large ones; phases that see the
-    same elements are features of one convolution
+    or 0 where w has no such tap; where the window moves by one; large ones, and all of which
+    every phase sees the same; phases that see the same elements are features of one convolution
     """
     window, labels = root.get("window"), root.get("dim_labels")
     if not isinstance(window, Window) or not isinstance(labels, DimLabels):
         return None
-    holes = tuple(h.joined for h in _holes(root, window, labels))
+    is_large = _depth(root, labels) * root.shape.size >= LARGE_PRODUCTS
+    holes = tuple(h.joined(is_large=is_large) for h in _holes(root, window, labels))
     if not holes or not _pays(root, holes, labels):
         return None
     kernel = _forwards(root, holes)
@@ -97,12 +99,20 @@ def _holes(root: Instruction, window: Window, labels: DimLabels) -> tuple[Holes,
 
 def _pays(root: Instruction, holes: tuple[Holes, ...], labels: DimLabels) -> bool:
     """Whether there is much to be saved by few convolutions."""
-    w = root.operands[1].shape
-    depth = w.size // max(1, w.dims[labels.rhs_output_feature])
-    if root.get("batch_group_count") not in (None, 1) or depth < LEAST_DEPTH:
+    if root.get("batch_group_count") not in (None, 1):
         return False
     parts = prod(len(h.groups) for h in holes)
-    return parts <= MOST_PARTS and depth * root.shape.size >= LEAST_PRODUCTS
+    if parts == 1 and _groups(root) == 1:
+        return True  # One product is less work at any size, and less code than zeros between.
+    depth = _depth(root, labels)
+    is_deep = depth >= LEAST_DEPTH and depth * root.shape.size >= LEAST_PRODUCTS
+    return is_deep and parts <= MOST_PARTS
+
+
+def _depth(root: Instruction, labels: DimLabels) -> int:
+    """Products of an output, those with holes among them."""
+    w = root.operands[1].shape
+    return w.size // max(1, w.dims[labels.rhs_output_feature])
 
 
 def _forwards(root: Instruction, holes: tuple[Holes, ...]) -> Instruction:

@@ -71,13 +71,12 @@ class Holes(Struct, frozen=True):
             first = last + 1
         return tuple(found)
 
-    @property
-    def joined(self) -> Holes:
+    def joined(self, *, is_large: bool) -> Holes:
         """Counted from where fewest groups of phases remain, if that is worth the outputs that are
-        computed for nothing."""
+        computed for nothing: what is not large takes longer to run, and to compile, in parts."""
         moved = replace(self, before=self.phases - 1 - self.window.pad_low % self.phases)
         more = FEW_BEFORE * (moved.outputs_each - self.outputs_each)
-        is_dear = self.phases == 2 and more > self.outputs_each
+        is_dear = is_large and self.phases == 2 and more > self.outputs_each
         return self if is_dear or len(moved.groups) >= len(self.groups) else moved
 
     def part(self, phases: Phases) -> WindowDim:

@@ -126,7 +126,7 @@ def window_of_holes(root: Instruction) -> Instruction | None:
             dims, x = merged, x.operands[0]
     if not is_plain(x.shape) or x.shape.dtype is not z.shape.dtype or not x.shape.size:
         return None
-    holes = tuple(h.joined for h in _window_holes(root, x, dims))
+    holes = tuple(h.joined(is_large=True) for h in _window_holes(root, x, dims))
     parts = prod(len(h.groups) for h in holes)
     if not holes or parts > MOST_PARTS or root.shape.size < LEAST_RESULTS:
         return None

@@ -61,22 +61,25 @@ def test_places_between_holes_have_the_same_sums(
     assert np.array_equal(expected, found, equal_nan=True)
 
 
-COUNTS = {  # size, pad and dilation of both dimensions, and how many convolutions stand for it
-    (16, "15_15", 16): 1,  # patches: all phases see the same
-    (9, "6_6", 4): 4,  # two or three elements, from before the first output on
-    (3, "1_2", 2): 4,
-    (4, "3_3", 2): 1,
-    (4, "2_2", 2): 4,  # one output in 8 would be computed for nothing
+COUNTS = {  # size, pad and dilation of both dimensions, features: convolutions that stand for it
+    (16, "15_15", 16, 128): 1,  # patches: all phases see the same
+    (9, "6_6", 4, 128): 4,  # two or three elements, from before the first output on
+    (3, "1_2", 2, 128): 4,
+    (4, "3_3", 2, 128): 1,
+    (4, "2_2", 2, 128): 1,  # one output in 8 is computed for nothing
+    (4, "2_2", 2, 512): 4,  # .. which is dear where there are so many products
+    (4, "2_2", 2, 3): 1,  # few products, whose phases see two elements each
+    (2, "1_1", 2, 3): 1,  # windows that do not overlap
 }
 
 
 @pytest.mark.parametrize("form", COUNTS)
-def test_phases_that_see_the_same_are_features_of_one(form: tuple[int, str, int]) -> None:
-    size, pad, d = form
+def test_phases_that_see_the_same_are_features_of_one(form: tuple[int, str, int, int]) -> None:
+    size, pad, d, features = form
     out = 7 * d + 2 + sum(map(int, pad.split("_"))) - size
     module = hlo.parse(
-        "HloModule m\nENTRY e {\n  x = f32[2,8,8,128] parameter(0)\n"
-        f"  w = f32[{size},{size},128,32] parameter(1)\n  ROOT r = f32[2,{out},{out},32] "
+        f"HloModule m\nENTRY e {{\n  x = f32[2,8,8,{features}] parameter(0)\n"
+        f"  w = f32[{size},{size},{features},32] parameter(1)\n  ROOT r = f32[2,{out},{out},32] "
         f"convolution(x, w), window={{size={size}x{size} pad={pad}x{pad} lhs_dilate={d}x{d}}}, "
         f"{PLAIN}\n}}\n"
     )

@@ -18,6 +18,7 @@ from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.backend.kernels.linear_algebra.groups import GROUP
 from hlo.ir.dtype import DType
 from hlo.ir.shape import Shape
+from hlo.machine import Machine
 
 
 class Factor(Struct, frozen=True):
@@ -91,6 +92,12 @@ class GroupsForm:
     def bytes(self) -> int:
         """Of a matrix's U."""
         return self.plane * self.ring.parts * self.ring.scalar_bytes
+
+    def rows_near(self, machine: Machine) -> int:
+        """Rows of a panel that stay in a core's first cache beside those of a group of columns, for
+        all tiles of the panel."""
+        row_bytes = (self.width + GROUP) * self.ring.parts * self.ring.scalar_bytes
+        return max(self.rows, machine.first_cache.bytes // row_bytes // 16 * 16)
 
     @property
     def inverses_bytes(self) -> int:

@@ -37,7 +37,6 @@ from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import when
 from hlo.backend.loops.schedule import Plan
 
-CHUNK = 128  # Rows whose numbers stay in the nearest cache for all tiles of a panel.
 BLOCK = 16  # Rows of a square that are factored row by row.
 
 INVERSES, STATE = Value("%inverses", "ptr"), Value("%state", "ptr")
@@ -292,12 +291,13 @@ class _Work(FactorMemory):
     def reduced(self) -> Kernel:
         """COUNT of panel PANEL's rows from FIRST on less what rows LOW .. FIRST account for."""
         w, form = self.w, self.form
+        rows = form.rows_near(self.nest.target.machine)
 
         def chunk(p: Value) -> None:
-            end = w.intrinsic("llvm.smin", "i64", add(w, p, w.int(CHUNK)), FIRST)
+            end = w.intrinsic("llvm.smin", "i64", add(w, p, w.int(rows)), FIRST)
             self.over(0, COUNT, form.rows, lambda r: self._tile((p, end), add(w, FIRST, r)))
 
-        self.over(LOW, FIRST, CHUNK, chunk)
+        self.over(LOW, FIRST, rows, chunk)
         return as_function(w, (UPPER, PANEL, LOW, FIRST, COUNT))
 
     def _tile(self, ends: tuple[Value, Value], start: Value) -> None:
