@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hlo.analysis.fusibility import is_scalar_constant
 from hlo.ir.computation import Computation
 from hlo.ir.graph import clone_instruction, computed_from
 from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
 
 
 class Joint:
@@ -19,6 +21,7 @@ class Joint:
         self.made = Computation("fused_computation", execution_thread=thread)
         self.operands: list[Instruction] = []
         self._parameters: dict[Instruction, Instruction] = {}
+        self._constants: dict[object, Instruction] = {}
 
     def parameter(self, operand: Instruction) -> Instruction:
         """An operand in there."""
@@ -42,7 +45,7 @@ class Joint:
         known = known or {}
         if instruction.opcode != "fusion":
             given = (known.get(o) or self.parameter(o) for o in instruction.operands)
-            return self.made.adopt(clone_instruction(instruction, tuple(given)))
+            return self._clone(instruction, tuple(given))
         (callee,) = instruction.called_computations()
         root = callee.root if leaf is None else callee.root.operands[leaf]
         members = list(computed_from(root))
@@ -53,5 +56,15 @@ class Joint:
         for member in members:
             if member.opcode != "parameter":
                 operands = tuple(twins[o] for o in member.operands)
-                twins[member] = self.made.adopt(clone_instruction(member, operands))
+                twins[member] = self._clone(member, operands)
         return twins[root]
+
+    def _clone(self, member: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+        """A member's twin; scalar constants of several fusions that are equal are one."""
+        literal = member.get("literal")
+        if not is_scalar_constant(member) or not isinstance(literal, Literal):
+            return self.made.adopt(clone_instruction(member, operands))
+        key = member.shape, literal.array.tobytes()
+        if key not in self._constants:
+            self._constants[key] = self.made.adopt(clone_instruction(member, operands))
+        return self._constants[key]

@@ -37,7 +37,6 @@ from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.fusion_axes import STAGES, UNKNOWN, Axes, Group, fixed_dims, joint_axes
-from hlo.passes.fusion_phases import wasted_phases
 from hlo.passes.fusion_repeats import (
     CHEAP,
     COSTLY,
@@ -280,7 +279,11 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
 def _accepts_elements(group: Group, producer: Instruction, axes: Axes) -> bool:
     """Whether elements that are computed where they are used cost no more there."""
     stays, root, cost = partial(_stays, producer), group.root, op_cost(producer)
-    wasted = wasted_lanes(group, producer, axes) or wasted_phases(group, producer, axes)
+    wasted = wasted_lanes(group, producer, axes)
+    if not wasted and any(o.opcode == "pad" for o in producer.operands):
+        from hlo.passes.fusion_phases import wasted_phases  # few programs have phases
+
+        wasted = wasted_phases(group, producer, axes)
     if wasted:
         return stays(wasted)
     is_long = repeats_more_than_memory(group, producer, MOST_REPEATED)
@@ -464,9 +467,8 @@ def _finishes_reduction(producer: Instruction) -> bool:
 
 def _is_spread(instruction: Instruction) -> bool:
     """A scalar constant, or one as an array."""
-    if instruction.opcode == "broadcast":
-        return is_scalar_constant(instruction.operands[0])
-    return is_scalar_constant(instruction)
+    is_broadcast = instruction.opcode == "broadcast"
+    return is_scalar_constant(instruction.operands[0] if is_broadcast else instruction)
 
 
 def _reorder(group: Group, producer: Instruction, axes: Axes) -> bool:
@@ -485,9 +487,7 @@ def _reorder(group: Group, producer: Instruction, axes: Axes) -> bool:
     if last not in kept or group.dims[last] < _LEAST_LANES:
         return False
     columns = prod(group.dims[d] for d in kept)
-    if not _fits_strips(group, producer, reduced, columns):
-        return False
-    if columns > producer.shape.size:
+    if columns > producer.shape.size or not _fits_strips(group, producer, reduced, columns):
         return False
     group.order = loop_order(group.dims, [kept])
     if group.order is None:
