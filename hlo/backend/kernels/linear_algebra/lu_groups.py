@@ -104,7 +104,7 @@ class _Kernel:
         known = w.load(self._state(2), "i32", 4)
         (failed,) = self._over_panels(first, [known], panel)
         w.store(failed, self._state(2), 4)
-        flops = form.rows * GROUP * form.least
+        flops = form.rows * GROUP * GROUP
         return self._made(f"{GROUP} columns, panels of {form.width}", 1, flops)
 
     def behind(self) -> Kernel:
