@@ -286,6 +286,12 @@ def is_scalar_constant(instruction: Instruction) -> bool:
     return isinstance(literal, Literal) and not literal.is_elided
 
 
+def is_spread_constant(instruction: Instruction) -> bool:
+    """A scalar constant, or one as an array."""
+    is_broadcast = instruction.opcode == "broadcast"
+    return is_scalar_constant(instruction.operands[0] if is_broadcast else instruction)
+
+
 def leaves_updated_alone(root: Instruction, producer: Instruction) -> bool:
     """The array updated in place stays an operand that nothing else in the kernel reads.
 

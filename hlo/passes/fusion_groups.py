@@ -25,6 +25,7 @@ from hlo.analysis.fusibility import (
     is_fusible,
     is_padded,
     is_scalar_constant,
+    is_spread_constant,
     is_wide_concatenate,
     leaves_updated_alone,
     op_cost,
@@ -247,7 +248,7 @@ def _count(group: Group, member: Instruction) -> None:
     """What a new member changes in what its group reads, and in its length."""
     group.outside.pop(member, None)
     group.outside.update((o, None) for o in member.operands if o not in group.members)
-    if not _is_spread(member):
+    if not is_spread_constant(member):
         group.length += 1 if _is_plain(member) else 3
 
 
@@ -304,7 +305,7 @@ def _hindrance(group: Group, producer: Instruction, max_size: int) -> str:
     """What keeps the group from holding a producer, whatever its elements cost; "" for nothing."""
     root = group.root
     is_full = _is_full(group, max_size)
-    if is_full and not (views_memory(producer) or _is_spread(producer)):
+    if is_full and not (views_memory(producer) or is_spread_constant(producer)):
         return f"the kernel of %{root.name} has {len(group.members)} instructions already"
     is_bounded = len(group.outside) + len(producer.operands) <= _MOST_OPERANDS  # some count twice
     if not is_bounded and _operand_count(group, producer) > _MOST_OPERANDS:
@@ -458,17 +459,11 @@ def _finishes_reduction(producer: Instruction) -> bool:
     for _ in range(_MOST_SEARCHED):
         if top.opcode == "reduce":
             return top.operands[0].shape.size > size
-        inputs = [o for o in top.operands if not _is_spread(o)]
+        inputs = [o for o in top.operands if not is_spread_constant(o)]
         if len(inputs) != 1 or inputs[0].shape.size != size or len(inputs[0].users) != 1:
             return False
         (top,) = inputs
     return False
-
-
-def _is_spread(instruction: Instruction) -> bool:
-    """A scalar constant, or one as an array."""
-    is_broadcast = instruction.opcode == "broadcast"
-    return is_scalar_constant(instruction.operands[0] if is_broadcast else instruction)
 
 
 def _reorder(group: Group, producer: Instruction, axes: Axes) -> bool:

@@ -164,10 +164,9 @@ class _Kernel:
         return w.address(self.buffers[-1], add(w, matrix, w.int(2)), "i32")
 
     def _called(self, part: Callable[[_Work], Kernel], arguments: tuple[Value, ...]) -> None:
-        work = _Work(Nest(Writer(), self.target), self.form)
-        function = part(work)
-        self.functions += [*work.functions, function]
-        call(self.w, function, *arguments)
+        found = _functions(part, self.form, self.target)
+        self.functions += found
+        call(self.w, found[-1], *arguments)
 
     @property
     def _moved(self) -> int:
@@ -390,10 +389,9 @@ class _Work(FactorMemory):
 
     def _function(self, part: Callable[[_Work], Kernel]) -> Kernel:
         """Another function, which this one calls."""
-        work = _Work(Nest(Writer(), self.nest.target), self.form)
-        function = part(work)
-        self.functions += [*work.functions, function]
-        return function
+        found = _functions(part, self.form, self.nest.target)
+        self.functions += found
+        return found[-1]
 
     def _ends(self, group: Value) -> tuple[Value, Value]:
         """A group's rows, those that the matrix has."""
@@ -406,8 +404,11 @@ class _Work(FactorMemory):
         """body for each panel of a group of columns."""
         w, panels = self.w, self.form.panels
         first = times(w, group, panels)
+        self.over(first, add(w, first, w.int(panels)), 1, body)
 
-        def panel(t: Value) -> None:
-            body(t)
 
-        self.over(first, add(w, first, w.int(panels)), 1, panel)
+def _functions(part: Callable[[_Work], Kernel], form: GroupsForm, target: Target) -> list[Kernel]:
+    """A part of the work as a function, the last one, behind those that it calls."""
+    work = _Work(Nest(Writer(), target), form)
+    function = part(work)
+    return [*work.functions, function]

@@ -40,7 +40,7 @@ class FactorMemory:
         self.square = form.square
 
     def over(
-        self, low: Value | int, high: Value | int, step: int, body: Callable[[Value], None]
+        self, low: Value | int, high: Value | int, step: int, body: Callable[[Value], object]
     ) -> None:
         """body at low, low + step, ... below high."""
 

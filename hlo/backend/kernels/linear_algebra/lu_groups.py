@@ -66,21 +66,13 @@ class _Kernel:
 
     def load(self) -> Kernel:
         """A unit is some rows; the first one begins the work."""
-        w, panels = self.w, self.panels
+        w = self.w
 
         def begin() -> None:
             for place in range(3):
                 w.store(w.int(0), self._state(place), 8)
 
-        def rows(u: Value) -> None:
-            when(self.nest, w.compare("icmp eq", u, w.int(0)), begin)
-            ends = shared(w, u, self.form.height, SHARES)
-            panels.part(
-                lambda own, a, first, last: own.load(a, own.w.int(0), (first, last)),
-                self.buffers[_A], *ends,
-            )  # fmt: skip
-
-        self._over_units(rows)
+        self._over_rows(self.form.height, LuPanels.load, _A, begin)
         return self._made("loads", SHARES)
 
     def own(self) -> Kernel:
@@ -137,24 +129,38 @@ class _Kernel:
 
     def store(self) -> Kernel:
         """A unit is some rows."""
-        w, panels = self.w, self.panels
+        w = self.w
         failed = w.load(self._state(2), "i32", 4)
 
-        def rows(u: Value) -> None:
-            is_first = w.compare("icmp eq", u, w.int(0))
-            when(self.nest, is_first, lambda: w.store(failed, self.buffers[_FAILURES], 4))
-            ends = shared(w, u, self.form.rows, SHARES)
-            panels.part(
-                lambda own, factors, first, last: own.store(factors, own.w.int(0), (first, last)),
-                self.buffers[_FACTORS], *ends,
-            )  # fmt: skip
+        def end() -> None:
+            w.store(failed, self.buffers[_FAILURES], 4)
 
-        self._over_units(rows)
+        self._over_rows(self.form.rows, LuPanels.store, _FACTORS, end)
         return self._made("stores", SHARES)
 
     def _state(self, place: int) -> Value:
         w = self.w
         return w.address(self.buffers[_STATE], w.int(place), "i64")
+
+    def _over_rows(
+        self,
+        count: int,
+        move: Callable[[LuPanels, Value, Value, tuple[Value, Value]], None],
+        buffer: int,
+        once: Callable[[], None],
+    ) -> None:
+        """Units that move so many rows from or to a buffer; what the first one does besides."""
+        w = self.w
+
+        def rows(u: Value) -> None:
+            when(self.nest, w.compare("icmp eq", u, w.int(0)), once)
+            ends = shared(w, u, count, SHARES)
+            self.panels.part(
+                lambda own, memory, *ends: move(own, memory, own.w.int(0), ends),
+                self.buffers[buffer], *ends,
+            )  # fmt: skip
+
+        self._over_units(rows)
 
     def _over_units(self, body: Callable[[Value], None]) -> None:
         def unit(u: Value, _: list[Value]) -> list[Value]:
