@@ -39,6 +39,7 @@ from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import Ring, ring_of
 from hlo.backend.kernels.contraction.problem.tiles import tiles_of
 from hlo.backend.kernels.contraction.problem.work import reach
+from hlo.backend.kernels.contraction.products.exchange import is_exchanged
 from hlo.backend.kernels.contraction.products.form import read_in_memory
 from hlo.backend.kernels.contraction.products.lhs_prepacking import with_prepacked_lhs
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
@@ -121,6 +122,8 @@ class ContractionSequence(FactorCalls):
             return self._made()
         if is_turned(c, ring):
             c = self._turned(self.in_memory(c, "rhs"), ring)
+        if is_exchanged(c, ring):
+            c = c.swapped
         c = self.in_memory(c, "lhs")
         if self._add_word_stream(c, ring, others):
             return self._made()
