@@ -8,9 +8,9 @@ import pytest
 from hlo import driver
 from hlo.analysis.matrix_pairs import pair_of
 from hlo.machine import NAMED, Machine
+from tests.support.machines_here import that_run_here
 
-NAMES = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
-MACHINES = [NAMED[n] for n in NAMES if NAMED[n].features <= driver.host_machine().features]
+MACHINES = [NAMED[n] for n in that_run_here("x86-64-v2", "x86-64-v3", "x86-64-v4")]
 DTYPES = {"f32": np.float32, "f64": np.float64}
 SHAPES = [(1024, 1024), (1031, 1029), (1500, 1357), (8205, 129), (1024, 4099)]
 ALONG = {

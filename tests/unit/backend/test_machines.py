@@ -9,6 +9,7 @@ import hlo
 from hlo import driver
 from hlo.ir.module import Module
 from hlo.machine import NAMED, Machine, with_features
+from tests.support.machines_here import runs_here
 from tests.support.op_files import Case, cases, run_case
 
 LEVEL = NAMED["x86-64-v3"]
@@ -19,12 +20,7 @@ LESSER = {
     "without avx2": with_features(LEVEL, "-avx2"),
     "without f16c": with_features(LEVEL, "-f16c"),
 }
-HOST = driver.host_machine()
-RUN = {
-    name: machine
-    for name, machine in LESSER.items()
-    if machine.architecture == HOST.architecture and machine.features <= HOST.features
-}
+RUN = {name: machine for name, machine in LESSER.items() if runs_here(machine)}
 COMPILED = [c for c in cases() if "ERROR" not in c.values and c.runs_on("compiled")]
 FIRST_CASES = {case.file: case for case in reversed(COMPILED)}
 DOT = """HloModule m
