@@ -32,7 +32,7 @@ def _enter(opcode: str) -> None:
             from hlo.passes.patterns import ordering  # noqa: F401
         case "gather":
             from hlo.passes.patterns import indexing, library  # noqa: F401
-        case "custom-call" | "set-dimension-size" | "collective-permute":
+        case "custom-call" | "set-dimension-size" | "collective-permute" | "rng-bit-generator":
             from hlo.passes.patterns import library  # noqa: F401
         case _:
             _enter_elementwise(opcode)

@@ -200,27 +200,33 @@ def _philox(elemental: Elemental, state: list[Value], block: Value) -> list[Valu
 
 
 def _rounds(*operands: Term) -> Term:
-    """Ten rounds of four counters and two keys, which change from round to round."""
+    """Ten rounds of four counters and two keys, which change from round to round.
+
+    Words stay in lanes of 64 bits, of which the low half counts: that half is all that a product
+    reads, and what one hands on.
+    """
     w, type = operands[0].w, operands[0].type
-    *c, key0, key1 = (o.value for o in operands)
+    wide = vector_of("i64", operands[0].lanes)
+    *c, key0, key1 = (w.cast("zext", o.value, wide) for o in operands)
     keys = [key0, key1]
     (m0, m1), raises = _PHILOX
     for _ in range(10):
         p, q = _product(w, c[0], m0), _product(w, c[2], m1)
+        bits = w.int(32, wide)
         c = [
-            w.binary("xor", w.binary("xor", _high(w, q), c[1]), keys[0]),
-            _low(w, q),
-            w.binary("xor", w.binary("xor", _high(w, p), c[3]), keys[1]),
-            _low(w, p),
+            w.binary("xor", w.binary("xor", w.binary("lshr", q, bits), c[1]), keys[0]),
+            q,
+            w.binary("xor", w.binary("xor", w.binary("lshr", p, bits), c[3]), keys[1]),
+            p,
         ]
-        keys = [w.binary("add", k, w.int(r, type)) for k, r in zip(keys, raises, strict=True)]
+        keys = [w.binary("add", k, w.int(r, wide)) for k, r in zip(keys, raises, strict=True)]
     words = poison(f"{{{type}, {type}, {type}, {type}}}")
     for k, value in enumerate(c):
-        words = w.insert_value(words, value, k)
+        words = w.insert_value(words, _low(w, value), k)
     return operands[0].of(words)
 
 
 def _product(w: Writer, x: Value, factor: int) -> Value:
-    """The 64-bit product with a constant."""
-    wide = w.cast("zext", x, vector_of("i64", x.lanes))
-    return w.binary("mul", wide, w.int(factor, wide.type))
+    """The 64-bit product of the low half with a constant."""
+    half = w.cast("zext", _low(w, x), x.type)
+    return w.binary("mul", half, w.int(factor, x.type))

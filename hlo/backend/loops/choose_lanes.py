@@ -126,7 +126,8 @@ def rows_of_few(schedule: NestSchedule) -> int:
     around = domain.variables[:-1]
     is_joined = not all(c.index.is_made_of(around) for c in domain.trace.conditions)
     most = MOST_JOINED if is_joined else MOST_INTERLEAVED
-    takes = takes_rows(rows, length, lanes, is_joined=is_joined)
+    is_shared = bool(domain.trace.drawn)  # by a row: it has the numbers of one step
+    takes = takes_rows(rows, length, lanes, is_joined=is_joined, is_shared=is_shared)
     if not takes or domain.weight > LIGHT * (most + 1):
         return 0
     *_, row, place = domain.variables

@@ -59,7 +59,7 @@ class Trace(Struct):
     once per index; heavy: those of them that cost more than a few cycles; rounded_at: those of the
     others that round to a narrow type. work: operations for every value of an index. carried:
     numbers of an element that whiles keep from trip to trip; is_open: whether nobody knows how many
-    trips one has."""
+    trips one has. drawn: where random numbers are, of which several in a row are made at once."""
 
     reads: list[Read] = field(default_factory=list)
     values: list[Expr] = field(default_factory=list)
@@ -72,6 +72,7 @@ class Trace(Struct):
     work: list[tuple[int, Index]] = field(default_factory=list)
     carried: int = 0
     is_open: bool = False
+    drawn: list[Index] = field(default_factory=list)
 
     @property
     def weight(self) -> int:
@@ -191,6 +192,11 @@ class _Tracer:
                 self.stack += [(o, (), (), reduced) for o in operands[count:]]
             case "while":
                 self._while(instruction, index, reduced)
+            case "rng-bit-generator":
+                self.found.values += index
+                self.found.work.append((_MOST_OPS, index))
+                self.found.drawn.append(index)
+                self.stack.append((operands[0], _anywhere(operands[0].shape), (), reduced))
             case _:
                 # Every index counts by itself; operands may be read anywhere.
                 self.found.values += index

@@ -12,12 +12,17 @@ MOST_JOINED = 16  # Places of a row that are written out where arrays are joined
 MOST_LANES = 16  # The most lanes that each load a row of their own.
 
 
-def takes_rows(rows: int, length: int, lanes: int, *, is_joined: bool = False) -> bool:
+def takes_rows(
+    rows: int, length: int, lanes: int, *, is_joined: bool = False, is_shared: bool = False
+) -> bool:
     """Whether lanes take a row of a few elements each, a vector for each place in a row: that is
     half as many vectors, at most, as there are rows, each of which would be a short one else.
 
     is_joined: each place is another array's, so that it has vectors of its own in any case.
+    is_shared: what most of the work is for serves all places of a row.
     """
+    if is_shared and 2 <= length <= MOST_INTERLEAVED:
+        return rows >= lanes
     if is_joined and MOST_INTERLEAVED < length <= MOST_JOINED:
         return rows >= lanes
     vectors = length * -(-rows // lanes)

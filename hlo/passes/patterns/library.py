@@ -11,6 +11,7 @@ from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.ops.custom_targets import UNINITIALISED
 from hlo.ops.making import make, make_constant
+from hlo.ops.random import RngBitGeneratorAttributes
 from hlo.passes.patterns.matching import is_plain
 from hlo.passes.rewriting import rewrite
 
@@ -72,3 +73,30 @@ def _zeros(like: Instruction, shape: Shape) -> Instruction:
     zero = np.zeros((), shape.dtype.numpy)
     scalar = make_constant(like, Literal.of(zero, Shape.array(shape.dtype, ())))
     return make(like, "broadcast", scalar, shape=shape, dimensions=())
+
+
+_PHILOX_WORDS = 4  # of 32 bits, in a block
+
+
+@rewrite("rng-bit-generator")
+def generator_by_blocks(root: Instruction) -> Instruction | None:
+    """rng-bit-generator(state) to (state, u32[n])  =>  that to (state, u32[n/4, 4]), reshaped
+
+    Of Philox, whose blocks are four words in a row: a row's elements are made together. Elements
+    of 64 bits are two of a block.
+    """
+    state, bits = root.shape.elements
+    own = _PHILOX_WORDS // 2 if bits.dtype.bits == 64 else _PHILOX_WORDS
+    is_threefry = RngBitGeneratorAttributes.of(root.attributes).algorithm == "rng_three_fry"
+    if is_threefry or not is_plain(bits) or bits.size % own or bits.size == own:
+        return None
+    if len(bits.dims) == 2 and bits.dims[-1] == own:
+        return None
+    rows = Shape.array(bits.dtype, (bits.size // own, own))
+    made = make(root, root.opcode, *root.operands, shape=Shape.tuple((state, rows)),
+                **root.attributes)  # fmt: skip
+    after, drawn = (
+        make(root, "get-tuple-element", made, index=k, shape=one)
+        for k, one in enumerate((state, rows))
+    )
+    return make(root, "tuple", after, make(root, "reshape", drawn, shape=bits), shape=root.shape)

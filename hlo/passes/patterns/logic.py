@@ -121,6 +121,22 @@ def compare_unsigned_zero(root: Instruction) -> Instruction | None:
     return None
 
 
+@rewrite("compare", operand="abs")
+def compare_absolute_below_zero(root: Instruction) -> Instruction | None:
+    """|x| < 0 => false,  0 > |x| => false
+
+    Not of integers, the least of which is its own absolute value. In total order too.
+    """
+    x, y = root.operands
+    if root["direction"] == "GT":
+        x, y = y, x
+    elif root["direction"] != "LT":
+        return None
+    if x.opcode != "abs" or not x.shape.dtype.is_float or not is_splat(y, 0):
+        return None
+    return splat(root, False)
+
+
 @rewrite("compare")
 def compare_with_truth(root: Instruction) -> Instruction | None:
     """p != false => p,  p == true => p  for pred"""

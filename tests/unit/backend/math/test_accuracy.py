@@ -195,17 +195,23 @@ LARGE = [
     (1.7976931348623157e308, 0.00496195478918406179, -0.999987689426559937, -0.0049620158744448949),
     (1e22, -0.852200849767188802, 0.523214785395138945, -1.62877822560689888),
     (1048576.0, 0.330493140021734672, 0.943808393901311984, 0.350169740126609033),
+    # Below 2^40 the nearest to multiples of pi/2 (continued fractions), and on both sides of it.
+    (14461176.67027838, -1.0, -1.69850382989860038e-18, 5.88753456069451008e17),
+    (28922353.34055676, 3.39700765979720076e-18, -1.0, -3.39700765979720076e-18),
+    (1099511627775.9999, -0.405593435747673647, -0.914053589719113657, 0.443730477413596169),
+    (1099511627776.0, -0.405705011532828730, -0.914004071991556977, 0.443876590887416045),
 ]
 
 
+@pytest.mark.parametrize("kind", ["host", "unfused"])
 @pytest.mark.parametrize("lanes", [1, 8])
-def test_huge_arguments_are_reduced_with_all_bits_of_pi(lanes: int) -> None:
+def test_huge_arguments_are_reduced_with_all_bits_of_pi(lanes: int, kind: str) -> None:
     x = np.array([row[0] for row in LARGE])
     for column, opcode in enumerate(("sine", "cosine", "tan"), 1):
-        got = compiled(opcode, "double", host_target(), lanes)(x)
+        got = compiled(opcode, "double", TARGETS[kind](), lanes)(x)
         want = np.array([row[column] for row in LARGE])
         np.testing.assert_allclose(got, want, rtol=3e-16)
-        np.testing.assert_array_equal(compiled(opcode, "double", host_target(), lanes)(-x),
+        np.testing.assert_array_equal(compiled(opcode, "double", TARGETS[kind](), lanes)(-x),
                                       got if opcode == "cosine" else -got)  # fmt: skip
 
 
