@@ -86,7 +86,7 @@ def _load_raw(
         held = small_tables.looked_up(nest, memory.base, memory.size, position, element)
         if held is not None:
             return held
-    base, offsets = _offsets(nest, memory, position, element)
+    base, offsets = lane_offsets(nest, memory, position, element)
     if element in _NARROW and nest.target.isa.gathers_words:
         return _gather_narrow(nest, base, offsets, mask, element)
     addresses = _addresses(nest, base, offsets, element)
@@ -124,7 +124,7 @@ def reversed_lanes(nest: Nest, value: Value) -> Value:
     return nest.w.shuffle(value, None, range(value.lanes - 1, -1, -1))
 
 
-def _offsets(
+def lane_offsets(
     nest: Nest, memory: Memory, position: Expr, element: str, scale: int = 1
 ) -> tuple[Value, Value]:
     """A scalar base and the lanes' own offsets from it, in elements."""
@@ -200,7 +200,7 @@ def _load_complex(nest: Nest, memory: Memory, position: Expr, guard: Value | Non
         pointer = nest.pointer(memory.base, position * 2, element)
         wide = _load_run(nest, pointer, both, element, 2 * lanes)
         return w.every_second(wide, 0), w.every_second(wide, 1)
-    addresses = _addresses(nest, *_offsets(nest, memory, position, element, 2), element)
+    addresses = _addresses(nest, *lane_offsets(nest, memory, position, element, 2), element)
     next_addresses = w.offset("getelementptr", addresses, w.int(1), element)
     type = vector_of(element, lanes)
     return (
@@ -236,7 +236,7 @@ def store(nest: Nest, memory: Memory, position: Expr, lanes: Lanes) -> None:
     if stride(position) == 1:
         masked.store(w, raw[0], nest.pointer(memory.base, position, element), 1, mask)
     else:
-        addresses = _addresses(nest, *_offsets(nest, memory, position, element), element)
+        addresses = _addresses(nest, *lane_offsets(nest, memory, position, element), element)
         masked.scatter(w, raw[0], addresses, 1, mask)
 
 
@@ -313,7 +313,7 @@ def _store_complex(
         both = None if mask is None else masked.doubled(nest.w, mask)
         masked.store(w, pairs, nest.pointer(memory.base, position * 2, element), 1, both)
         return
-    addresses = _addresses(nest, *_offsets(nest, memory, position, element, 2), element)
+    addresses = _addresses(nest, *lane_offsets(nest, memory, position, element, 2), element)
     masked.scatter(w, real, addresses, 1, mask)
     second = w.offset("getelementptr", addresses, w.int(1), element)
     masked.scatter(w, imaginary, second, 1, mask)

@@ -24,7 +24,7 @@ from hlo.backend.loops.vectors import (
     narrowed,
     takes_rows,
 )
-from hlo.indexing.affine import DivMod, Expr, Variable, of
+from hlo.indexing.affine import DivMod, Expr, Variable, of, rests_on_values
 from hlo.indexing.reductions import reduction_dims
 
 # Elements of a block of squares, along the operand's rows and across them.
@@ -300,7 +300,9 @@ def _paired(schedule: NestSchedule) -> NestSchedule:
 
 
 def _tiled(schedule: NestSchedule) -> NestSchedule | None:
-    """With the loop along which reads that are strided for the lanes are contiguous as a tile."""
+    """With the loop along which reads that are strided for the lanes, or begin where run-time
+    values say, are contiguous as a tile.
+    """
     domain = schedule.domain
     if domain.trace.reductions or domain.outer:
         return None
@@ -309,7 +311,8 @@ def _tiled(schedule: NestSchedule) -> NestSchedule | None:
     counts: dict[int, int] = {}
     for read in domain.trace.reads:
         step = read.position.coefficient(last)
-        if step is None or abs(step) < 2 or read.dtype.is_complex:
+        is_apart = rests_on_values(read.position) if step is None else abs(step) > 1
+        if not is_apart or read.dtype.is_complex:
             continue
         for k, v in enumerate(domain.variables[:-1]):
             if read.position.coefficient(v) == 1 and domain.extents[k] >= lanes:
