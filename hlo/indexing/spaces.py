@@ -74,7 +74,7 @@ def _divisor(part: DivMod, v: Variable) -> int:
 
 
 def _merged(met: list[Expr], variables: list[Variable], extents: Extents) -> Extents:
-    steps = [tuple(e.coefficient(v) for e in met) for v in variables]
+    steps = [tuple(_step(e, v) for e in met) for v in variables]
     result: list[int] = []
     for k, n in enumerate(extents):
         if k and _is_seamless(steps[k - 1], steps[k], n):
@@ -82,6 +82,15 @@ def _merged(met: list[Expr], variables: list[Variable], extents: Extents) -> Ext
         else:
             result.append(n)
     return tuple(result)
+
+
+def _step(e: Expr, v: Variable) -> int | None:
+    """How far a step of v goes in e, None where that is not constant. A run-time value is where it
+    was: what it is made of is met by itself.
+    """
+    if any(isinstance(a, DivMod) and a.inner.depends_on(v) for a in e.terms):
+        return None
+    return e.terms.get(v, 0)
 
 
 def _is_seamless(outer: Sequence[int | None], inner: Sequence[int | None], extent: int) -> bool:

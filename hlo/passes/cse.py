@@ -99,6 +99,8 @@ def value_key(instruction: Instruction, numbers: Numbers) -> Key:
     own = OPS[instruction.opcode].attrs
     given = instruction.attributes
     names = [n for n in given if n in own or n in ("literal", "parameter_number")]
+    if instruction.opcode == "custom-call" and "backend_config" in given:
+        names.append("backend_config")  # what its target is told: a triangle's side, a transpose
     if not names:
         return (instruction.opcode, instruction.shape)
     attributes = tuple((n, _attribute_key(given[n], numbers)) for n in sorted(names))

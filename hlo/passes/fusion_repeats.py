@@ -105,8 +105,18 @@ def may_repeat(producer: Instruction, count: int) -> bool:
         return False
     size, read = producer.shape.size_bytes, _all_read_bytes(producer)
     if has_trait(producer, _SPREADS):
-        return read <= size
+        return read <= size or _is_part_of_read(producer)
     return op_cost(producer) <= CHEAP and read <= size * _SPREAD and count <= 3
+
+
+def _is_part_of_read(producer: Instruction) -> bool:
+    """Whether it is a part of an array of which all is read, parts by parts, as a stencil's shifted
+    windows are: then the array itself is what to keep, if anything is.
+    """
+    if not has_trait(producer, Trait.CUTS):
+        return False
+    (whole,) = producer.operands
+    return sum(u.shape.size for u in whole.users) >= whole.shape.size
 
 
 def _is_spread_lookup(producer: Instruction) -> bool:

@@ -23,6 +23,7 @@ from hlo.backend.lanes import access, types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import repeat_while
+from hlo.backend.lanes.row_stores import store_all
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.expression import Path, unsupported
 from hlo.indexing import affine
@@ -270,7 +271,7 @@ class _LaneLoop:
             for place, value in zip(places, lanes, strict=True):
                 access.store(self.nest, memory, place, value)
         else:
-            access.store_all(self.nest, memory, places, lanes)
+            store_all(self.nest, memory, places, lanes)
 
     def _in_row(
         self,

@@ -19,14 +19,14 @@ from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.kept import KeptBlock, KeptStrip, kept_of
 from hlo.backend.kernels.prefetching import fetched, prefetch_rows
 from hlo.backend.kernels.stored import memory_of, place_of, store
-from hlo.backend.lanes import access
 from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_between, masked_loop
+from hlo.backend.lanes.row_stores import store_all
 from hlo.backend.loops.domain import is_within, traced
 from hlo.backend.loops.nest_schedule import NestSchedule
 from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.schedule import Axis, Role, Tail
 from hlo.backend.loops.trace import Trace
-from hlo.backend.loops.vectors import MOST_INTERLEAVED
+from hlo.backend.loops.vectors import MOST_TURNS
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Index
 from hlo.indexing.queries import result_dims
@@ -287,7 +287,7 @@ class _Lowering:
                 affine.delinearized(affine.number(position), extents)
                 for position in range(prod(extents))
             ]
-            if prod(extents) <= MOST_INTERLEAVED and not self.domain.trace.reductions:
+            if prod(extents) <= MOST_TURNS and not self.domain.trace.reductions:
                 self._store([[*row, *fixed] for row in rows for fixed in places])
                 return
             for fixed in places:
@@ -320,7 +320,7 @@ class _Lowering:
         found = [elemental.lanes_at(o.source, at, o.path) for o, at in written]
         positions = [[place_of(elemental, o, index) for index in at] for o, at in written]
         for (output, _), lanes, at in zip(written, found, positions, strict=True):
-            access.store_all(elemental.nest, memory_of(elemental, output), at, lanes)
+            store_all(elemental.nest, memory_of(elemental, output), at, lanes)
 
     def _tiled(self, outer: Row) -> list[Row]:
         """The outer variables for each step of a tile; the last tile overlaps the one before."""

@@ -8,8 +8,6 @@ a few elements loads and shuffles, otherwise a gather. A masked-off lane touches
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 
 from hlo.backend.ir.values import listed
@@ -17,7 +15,6 @@ from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.lanes import masked, strided, types
 from hlo.backend.lanes.nest import Nest, fits
 from hlo.backend.lanes.types import Lanes
-from hlo.backend.loops.vectors import MOST_INTERLEAVED
 from hlo.indexing.affine import Atom, DivMod, Expr, Variable, stride
 from hlo.ir.dtype import DType
 
@@ -86,7 +83,7 @@ def _load_raw(
         held = small_tables.looked_up(nest, memory.base, memory.size, position, element)
         if held is not None:
             return held
-    base, offsets = _offsets(nest, memory, position, element)
+    base, offsets = lane_offsets(nest, memory, position, element)
     if element in _NARROW and nest.target.isa.gathers_words:
         return _gather_narrow(nest, base, offsets, mask, element)
     addresses = _addresses(nest, base, offsets, element)
@@ -124,7 +121,7 @@ def reversed_lanes(nest: Nest, value: Value) -> Value:
     return nest.w.shuffle(value, None, range(value.lanes - 1, -1, -1))
 
 
-def _offsets(
+def lane_offsets(
     nest: Nest, memory: Memory, position: Expr, element: str, scale: int = 1
 ) -> tuple[Value, Value]:
     """A scalar base and the lanes' own offsets from it, in elements."""
@@ -200,7 +197,7 @@ def _load_complex(nest: Nest, memory: Memory, position: Expr, guard: Value | Non
         pointer = nest.pointer(memory.base, position * 2, element)
         wide = _load_run(nest, pointer, both, element, 2 * lanes)
         return w.every_second(wide, 0), w.every_second(wide, 1)
-    addresses = _addresses(nest, *_offsets(nest, memory, position, element, 2), element)
+    addresses = _addresses(nest, *lane_offsets(nest, memory, position, element, 2), element)
     next_addresses = w.offset("getelementptr", addresses, w.int(1), element)
     type = vector_of(element, lanes)
     return (
@@ -236,56 +233,8 @@ def store(nest: Nest, memory: Memory, position: Expr, lanes: Lanes) -> None:
     if stride(position) == 1:
         masked.store(w, raw[0], nest.pointer(memory.base, position, element), 1, mask)
     else:
-        addresses = _addresses(nest, *_offsets(nest, memory, position, element), element)
+        addresses = _addresses(nest, *lane_offsets(nest, memory, position, element), element)
         masked.scatter(w, raw[0], addresses, 1, mask)
-
-
-def store_all(
-    nest: Nest, memory: Memory, positions: Sequence[Expr], values: Sequence[Lanes]
-) -> None:
-    """Write elements at several positions, one after the other; neighbours whose lanes lie as far
-    apart as there are of them as one run.
-    """
-    left = list(zip(positions, values, strict=True))
-    while left:
-        first = left[0][0]
-        count = stride(first) or 1
-        run = left[:count]
-        if not _is_run([at for at, _ in run], count):
-            run = left[:1]
-            store(nest, memory, *run[0])
-        else:
-            _store_run(nest, memory, first, [lanes for _, lanes in run])
-        del left[: len(run)]
-
-
-def _is_run(positions: Sequence[Expr], count: int) -> bool:
-    """Whether so many positions are neighbours, and their lanes fill what is between."""
-    first = positions[0]
-    if first.lanes == 1 or not 2 <= count <= MOST_INTERLEAVED or len(positions) != count:
-        return False
-    return all(
-        at.terms == first.terms and at.constant == first.constant + k
-        for k, at in enumerate(positions)
-    )
-
-
-def _store_run(nest: Nest, memory: Memory, first: Expr, values: Sequence[Lanes]) -> None:
-    """Write vectors of lanes turn by turn."""
-    w, element = nest.w, types.storage_scalar(memory.dtype)
-    nest.stores(memory.leaf)
-    raw = []
-    for lanes in values:
-        (value,) = (w.splat(v, first.lanes) for v in types.parts(lanes))
-        raw.append(types.encoded(w, nest.target, value, memory.dtype))
-    base = Expr({lane_zero(a): k for a, k in first.terms.items()}, first.constant)
-    pointer = nest.pointer(memory.base, base, element)
-    mask = mask_of(first)
-    for k, part in enumerate(w.turn_by_turn(raw)):
-        live = mask and masked.part_of_repeated(w, mask, len(raw), k)
-        if live is None or live.mask is None or any(live.mask):
-            at = w.address(pointer, w.int(k * first.lanes), element) if k else pointer
-            masked.store(w, part, at, 1, live)
 
 
 def lane_zero(atom: Atom) -> Atom:
@@ -313,7 +262,7 @@ def _store_complex(
         both = None if mask is None else masked.doubled(nest.w, mask)
         masked.store(w, pairs, nest.pointer(memory.base, position * 2, element), 1, both)
         return
-    addresses = _addresses(nest, *_offsets(nest, memory, position, element, 2), element)
+    addresses = _addresses(nest, *lane_offsets(nest, memory, position, element, 2), element)
     masked.scatter(w, real, addresses, 1, mask)
     second = w.offset("getelementptr", addresses, w.int(1), element)
     masked.scatter(w, imaginary, second, 1, mask)

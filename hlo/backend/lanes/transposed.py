@@ -1,7 +1,8 @@
 """Transposed loads: elements that are neighbours in memory, read by rows and turned in registers.
 
-positions p, p+1, .. p+n-1, lanes a constant stride apart  =>  one row load per lane, log2(n) rounds
-of exchanges between rows, n vectors with the lanes that were asked for.
+positions p, p+1, .. p+n-1, lanes a constant stride apart, or each where a run-time value says  =>
+one row load per lane, log2(n) rounds of exchanges between rows, n vectors with the lanes that were
+asked for.
 Rows shorter than a vector lie in one several at a time, and are turned a few columns at a time.
 """
 
@@ -13,7 +14,7 @@ from functools import partial
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes import types
-from hlo.backend.lanes.access import Memory, lane_zero, mask_of
+from hlo.backend.lanes.access import Memory, lane_offsets, lane_zero, mask_of
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.strided import stretch
 from hlo.backend.lanes.types import Lanes
@@ -38,7 +39,8 @@ def is_square(positions: Sequence[Expr]) -> bool:
     if lanes < 4 or len(positions) != lanes:
         return False
     step = stride(first)
-    if step is None or abs(step) < 2 or not _is_known(mask_of(first)):
+    is_strided = step is None or abs(step) > 1
+    if not is_strided or not _is_known(mask_of(first)):
         return False
     return all(
         p.terms == first.terms and p.constant == first.constant + k for k, p in enumerate(positions)
@@ -58,20 +60,22 @@ def load_square(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> list[L
     type = vector_of(element, lanes)
     mask = mask_of(first)
     live = lanes if mask is None else sum(mask.mask or ())
-    step = stride(first)
-    assert step is not None
-    # Lane 0 of the loop variable is its scalar value; lane l lies l steps further.
-    base = Expr({lane_zero(a): k for a, k in first.terms.items()}, first.constant)
-    pointer = nest.pointer(memory.base, base, element)
-    rows = []
-    for lane in range(lanes):
-        if lane < live:
-            at = w.address(pointer, w.int(lane * step), element) if lane else pointer
-            rows.append(w.load(at, type, 1))
-        else:
-            rows.append(w.zero(type))
+    rows = [w.load(at, type, 1) for at in _row_addresses(nest, memory, first, live)]
+    rows += [w.zero(type)] * (lanes - live)
     turned = transposed(nest, rows)
     return [types.decoded(w, nest.target, raw, memory.dtype) for raw in turned]
+
+
+def _row_addresses(nest: Nest, memory: Memory, first: Expr, live: int) -> list[Value]:
+    """Where the lanes' rows begin, of the lanes that are in the loop's range."""
+    w, element, step = nest.w, types.storage_scalar(memory.dtype), stride(first)
+    if step is None:
+        base, offsets = lane_offsets(nest, memory, first, element)
+        return [w.address(base, w.extract(offsets, lane), element) for lane in range(live)]
+    # Lane 0 of the loop variable is its scalar value; lane l lies l steps further.
+    start = Expr({lane_zero(a): k for a, k in first.terms.items()}, first.constant)
+    pointer = nest.pointer(memory.base, start, element)
+    return [w.address(pointer, w.int(k * step), element) if k else pointer for k in range(live)]
 
 
 def are_rows(target: Target, dtype: DType, positions: Sequence[Expr]) -> bool:

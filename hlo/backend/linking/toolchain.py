@@ -43,6 +43,10 @@ HEAVY = (
 )
 # Of architectures that have a model of their own.
 _MODELS = {"riscv64": RISCV_MODEL, "wasm32": STATIC_MODEL}
+# LLVM would move bytes with instructions of the old encoding (insertq), each of which waits for the
+# upper halves of vector registers: six of them made a loop of 200 instructions 25 times as long
+# (Zen 3).
+_UNWANTED = {"sse4a"}
 # Lines of IR, about 2 ms with what each module costs, that are worth a thread.
 LINES_FOR_A_THREAD = 50
 # Lines of a module whose loops LLVM may unroll: those of short loops' functions, whose kernels
@@ -89,7 +93,7 @@ def _lift_lock() -> bool:
 
 @once
 def host_features() -> dict[str, bool]:
-    """LLVM's names of the CPU's features, and whether each is there."""
+    """LLVM's names of the CPU's features, and whether each is there and of use."""
     more: tuple[str, ...] = ()
     if elf.processor() in ("aarch64", "arm64"):
         from hlo.backend.isa.arm_features import arm_features  # what LLVM does not ask there
@@ -100,7 +104,8 @@ def host_features() -> dict[str, bool]:
             found = dict(llvm.get_host_cpu_features())
     except RuntimeError:  # a processor that LLVM cannot ask
         found = {}
-    return found | dict.fromkeys(more, True)
+    unwanted = dict.fromkeys(_UNWANTED & found.keys(), False)
+    return found | dict.fromkeys(more, True) | unwanted
 
 
 def host_target(mode: str = "strict") -> Target:

@@ -20,11 +20,12 @@ from hlo.backend.loops.vectors import (
     MOST_INTERLEAVED,
     MOST_JOINED,
     MOST_LANES,
+    MOST_TURNS,
     fitting,
     narrowed,
     takes_rows,
 )
-from hlo.indexing.affine import DivMod, Expr, Variable, of
+from hlo.indexing.affine import DivMod, Expr, Variable, of, rests_on_values, row_major_strides
 from hlo.indexing.reductions import reduction_dims
 
 # Elements of a block of squares, along the operand's rows and across them.
@@ -95,7 +96,7 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
     for k in range(count - 1):
         schedule = schedule.with_axis(k, role=Role.PARALLEL)
     # Which part of a joined array an element is of is known where its place is written out.
-    written = MOST_JOINED if domain.trace.conditions else UNROLLED
+    written = MOST_JOINED if domain.trace.conditions else max(UNROLLED, MOST_TURNS)
     for k in range(count, len(extents)):
         role = Role.UNROLLED if reduced <= written else Role.SERIAL
         schedule = schedule.with_axis(k, role=role)
@@ -116,28 +117,41 @@ def rows_of_few(schedule: NestSchedule) -> int:
 
     Each place in a row is written out, and the rows of a vector are put together in registers.
     """
-    domain, lanes = schedule.domain, schedule.lanes
+    domain = schedule.domain
     if len(domain.extents) < 2 or domain.outer or domain.trace.is_open:
         return 0
     if domain.trace.reductions and not _are_costly_short_sums(schedule):
         return 0
-    *_, rows, length = domain.extents
+    # A row of a few pixels of a few colours, as of an image that is made larger, is two loops.
+    return next((prod(domain.extents[:-n]) for n in (1, 2) if _are_rows_of_few(schedule, n)), 0)
+
+
+def _are_rows_of_few(schedule: NestSchedule, loops: int) -> bool:
+    """Whether the last loops, so many, are a row of a few results that lanes take each."""
+    domain, lanes = schedule.domain, schedule.lanes
+    if len(domain.extents) <= loops:
+        return False
+    rows = domain.extents[-loops - 1]
+    length = prod(domain.extents[-loops:])
     # Conditions on the loops around rows alone choose whole rows, not places within one.
-    around = domain.variables[:-1]
-    is_joined = not all(c.index.is_made_of(around) for c in domain.trace.conditions)
+    outer = domain.variables[:-loops]
+    is_joined = not all(c.index.is_made_of(outer) for c in domain.trace.conditions)
     most = MOST_JOINED if is_joined else MOST_INTERLEAVED
     is_shared = bool(domain.trace.drawn)  # by a row: it has the numbers of one step
-    takes = takes_rows(rows, length, lanes, is_joined=is_joined, is_shared=is_shared)
+    runs = length // domain.extents[-1]
+    takes = takes_rows(rows, length, lanes, is_joined=is_joined, is_shared=is_shared, runs=runs)
     if not takes or domain.weight > LIGHT * (most + 1):
-        return 0
-    *_, row, place = domain.variables
-    for output in domain.outputs:
-        at = output.place(domain.own_index)
-        if (at.coefficient(row), at.coefficient(place)) != (length, 1):
-            return 0
-        if not is_interleaved(output):
-            return 0
-    return prod(domain.extents[:-1])
+        return False
+    inner = domain.variables[-loops - 1 :]
+    steps = row_major_strides((rows, *domain.extents[-loops:]))
+    return all(
+        is_interleaved(output)
+        and all(
+            output.place(domain.own_index).coefficient(v) == k
+            for v, k in zip(inner, steps, strict=True)
+        )
+        for output in domain.outputs
+    )
 
 
 def _are_costly_short_sums(schedule: NestSchedule) -> bool:
@@ -301,7 +315,9 @@ def _paired(schedule: NestSchedule) -> NestSchedule:
 
 
 def _tiled(schedule: NestSchedule) -> NestSchedule | None:
-    """With the loop along which reads that are strided for the lanes are contiguous as a tile."""
+    """With the loop along which reads that are strided for the lanes, or begin where run-time
+    values say, are contiguous as a tile.
+    """
     domain = schedule.domain
     if domain.trace.reductions or domain.outer:
         return None
@@ -310,7 +326,8 @@ def _tiled(schedule: NestSchedule) -> NestSchedule | None:
     counts: dict[int, int] = {}
     for read in domain.trace.reads:
         step = read.position.coefficient(last)
-        if step is None or abs(step) < 2 or read.dtype.is_complex:
+        is_apart = rests_on_values(read.position) if step is None else abs(step) > 1
+        if not is_apart or read.dtype.is_complex:
             continue
         for k, v in enumerate(domain.variables[:-1]):
             if read.position.coefficient(v) == 1 and domain.extents[k] >= lanes:

@@ -81,7 +81,7 @@ def reduction_form(
     asked = _Asked(expression, reduce, reducer_of(reduce), indices)
     own = max(_lanes(index) for index in indices)
     if own == 1 and asked.reducer.reassociates and prod(reduction_dims(reduce).extents) >= UNROLLED:
-        return _across(asked, lanes)
+        return _across(asked, lanes, saved)
     return _within(asked, own, saved)
 
 
@@ -117,7 +117,7 @@ def _within(asked: _Asked, lanes: int, saved: Collection[Instruction]) -> Reduct
     return Reduction(reduce.name, reducer.name, axes, lanes, results, tree=tree, source=source)
 
 
-def _across(asked: _Asked, full: int) -> Reduction:
+def _across(asked: _Asked, full: int, saved: Collection[Instruction]) -> Reduction:
     """Over lanes: vectors along the last axis, long sums in blocks of them."""
     reduce, reducer, results = asked.reduce, asked.reducer, len(asked.indices)
     *rows, length = reduced_extents(asked.expression, reduce, asked.indices[0])
@@ -129,7 +129,8 @@ def _across(asked: _Asked, full: int) -> Reduction:
     size = step * BLOCK
     blocks = (*(n * size for n in sizes_of(length // size)), size)
     tail = Tail.MASKED if length % lanes else Tail.SHORT if length % step else Tail.NONE
-    is_bounded = not rows and rounds >= LEAST_ROUNDS and _is_masked(asked, length)
+    may_leave_out = not rows and rounds >= LEAST_ROUNDS and not _fills(asked, saved)
+    is_bounded = may_leave_out and _is_masked(asked, length)
     last = Axis(
         axis_name(len(rows), "r"), length, Role.VECTOR, step, lanes, tail,
         blocks=blocks if is_long and length >= size else (), is_bounded=is_bounded,
@@ -161,6 +162,22 @@ def _is_masked(asked: _Asked, length: int) -> bool:
     from hlo.backend.loops.ranges import reduced_ranges  # few reductions are masked
 
     return bool(reduced_ranges(asked.expression, asked.reduce, asked.indices, length))
+
+
+def _fills(asked: _Asked, saved: Collection[Instruction]) -> bool:
+    """Whether terms are computed by way of something that stages keep: others read all of it, what
+    a mask leaves out, too.
+    """
+    waiting, seen = [asked.reduce.operands[0]] if saved else [], set[Instruction]()
+    while waiting:
+        value, path = asked.expression.source(waiting.pop(), ())
+        if value in saved:
+            return True
+        if value in seen or (value, path) in asked.expression.leaves or value.opcode == "reduce":
+            continue
+        seen.add(value)
+        waiting += value.operands
+    return False
 
 
 def _join(asked: _Asked) -> Join:

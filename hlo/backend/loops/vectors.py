@@ -8,25 +8,34 @@ from __future__ import annotations
 _FEWEST = 4  # The fewest lanes of a vector that has a register of its own kind.
 MOST_SHORT = 3  # The most short vectors that take the place of a masked one.
 MOST_INTERLEAVED = 4  # The most vectors whose lanes are stored turn by turn.
+MOST_TURNS = 8  # The most vectors of a row's places that are turned and stored as rows.
 MOST_JOINED = 16  # Places of a row that are written out where arrays are joined along them.
 MOST_LANES = 16  # The most lanes that each load a row of their own.
 
 
 def takes_rows(
-    rows: int, length: int, lanes: int, *, is_joined: bool = False, is_shared: bool = False
+    rows: int,
+    length: int,
+    lanes: int,
+    *,
+    is_joined: bool = False,
+    is_shared: bool = False,
+    runs: int = 1,
 ) -> bool:
     """Whether lanes take a row of a few elements each, a vector for each place in a row: that is
     half as many vectors, at most, as there are rows, each of which would be a short one else.
 
     is_joined: each place is another array's, so that it has vectors of its own in any case.
-    is_shared: what most of the work is for serves all places of a row.
+    is_shared: what most of the work is for serves all places of a row. runs: of a row, each a short
+    vector else.
     """
     if is_shared and 2 <= length <= MOST_INTERLEAVED:
         return rows >= lanes
     if is_joined and MOST_INTERLEAVED < length <= MOST_JOINED:
         return rows >= lanes
     vectors = length * -(-rows // lanes)
-    return 2 <= length <= MOST_INTERLEAVED and 2 * vectors <= rows
+    most = MOST_INTERLEAVED if runs == 1 else MOST_TURNS
+    return 2 <= length <= most and 2 * vectors <= rows * runs
 
 
 def fitting(length: int, lanes: int) -> int:

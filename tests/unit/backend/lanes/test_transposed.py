@@ -7,7 +7,7 @@ import pytest
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes.transposed import are_rows, is_square, turned_parts
 from hlo.indexing import affine
-from hlo.indexing.affine import Expr, Variable
+from hlo.indexing.affine import Expr, Opaque, Variable
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.machine import NAMED
@@ -56,6 +56,13 @@ def test_a_square_is_as_many_neighbours_as_lanes() -> None:
     assert not is_square(columns(16, 1))
     assert not is_square(columns(16, 40)[::-1])
     assert not is_square(columns(16, 40, mask="known at run time only"))
+
+
+def test_lanes_of_a_square_may_be_where_run_time_values_say() -> None:
+    start = affine.of(Opaque("start", 0, 99, (), lanes=8))
+    assert is_square([start * 40 + k for k in range(8)])
+    assert not is_square([start * 40 + k for k in range(7)])
+    assert not is_square([start * 40 + 2 * k for k in range(8)])
 
 
 class Row(list[tuple[int, int]]):

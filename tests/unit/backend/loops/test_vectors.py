@@ -19,3 +19,10 @@ def test_lanes_take_rows_where_that_is_half_as_many_vectors() -> None:
     assert [takes_rows(rows, 2, 16) for rows in (3, 4, 8, 16, 24)] == [False, *[True] * 4]
     assert [takes_rows(rows, 4, 16) for rows in (4, 7, 8, 17, 32)] == [False, False, *[True] * 3]
     assert not takes_rows(1000, 5, 16)
+
+
+def test_rows_of_several_runs_are_a_short_vector_for_each_else() -> None:
+    assert takes_rows(40, 6, 8, runs=2)
+    assert not takes_rows(40, 6, 8)
+    assert not takes_rows(40, 9, 8, runs=3)  # more places than are turned
+    assert not takes_rows(4, 8, 16, runs=2)  # lanes would be idle

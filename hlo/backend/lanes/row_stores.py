@@ -1,0 +1,99 @@
+"""Stores of vectors whose lanes lie between each other's: those of a row's places, a row a lane.
+
+Few are written turn by turn. More are turned in registers and written row by row: of v0 .. v5, for
+each lane l, v0[l] .. v5[l] and what follows in the register, which the next row lies over; the last
+row ends where it ends. To take six vectors turn by turn costs LLVM 30 to 60 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlo.backend.ir.writer import Value
+from hlo.backend.lanes import masked, types
+from hlo.backend.lanes.access import Memory, lane_zero, mask_of, store
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.transposed import transposed
+from hlo.backend.lanes.types import Lanes
+from hlo.backend.loops.vectors import MOST_INTERLEAVED, MOST_TURNS
+from hlo.indexing.affine import Expr, stride
+
+
+def store_all(
+    nest: Nest, memory: Memory, positions: Sequence[Expr], values: Sequence[Lanes]
+) -> None:
+    """Write elements at several positions, one after the other; neighbours whose lanes lie as far
+    apart as there are of them as one run.
+    """
+    left = list(zip(positions, values, strict=True))
+    while left:
+        first = left[0][0]
+        count = stride(first) or 1
+        run = left[:count]
+        if not _is_run([at for at, _ in run], count):
+            run = left[:1]
+            store(nest, memory, *run[0])
+        else:
+            _store_run(nest, memory, first, [lanes for _, lanes in run])
+        del left[: len(run)]
+
+
+def _is_run(positions: Sequence[Expr], count: int) -> bool:
+    """Whether so many positions are neighbours, and their lanes fill what is between."""
+    first = positions[0]
+    if first.lanes == 1 or not 2 <= count <= MOST_TURNS or len(positions) != count:
+        return False
+    if count > MOST_INTERLEAVED and (count > first.lanes or mask_of(first) is not None):
+        return False
+    return all(
+        at.terms == first.terms and at.constant == first.constant + k
+        for k, at in enumerate(positions)
+    )
+
+
+def _store_run(nest: Nest, memory: Memory, first: Expr, values: Sequence[Lanes]) -> None:
+    """Write vectors of lanes turn by turn."""
+    w, element = nest.w, types.storage_scalar(memory.dtype)
+    nest.stores(memory.leaf)
+    raw = []
+    for lanes in values:
+        (value,) = (w.splat(v, first.lanes) for v in types.parts(lanes))
+        raw.append(types.encoded(w, nest.target, value, memory.dtype))
+    base = Expr({lane_zero(a): k for a, k in first.terms.items()}, first.constant)
+    pointer = nest.pointer(memory.base, base, element)
+    if len(raw) > MOST_INTERLEAVED:
+        _store_rows(nest, pointer, raw)
+        return
+    mask = mask_of(first)
+    for k, part in enumerate(w.turn_by_turn(raw)):
+        live = mask and masked.part_of_repeated(w, mask, len(raw), k)
+        if live is None or live.mask is None or any(live.mask):
+            at = w.address(pointer, w.int(k * first.lanes), element) if k else pointer
+            masked.store(w, part, at, 1, live)
+
+
+def _store_rows(nest: Nest, pointer: Value, values: Sequence[Value]) -> None:
+    """Write the lanes of the values, at least so many as there are values; rows without gaps."""
+    w = nest.w
+    lanes, count, element = values[0].lanes, len(values), values[0].scalar_type
+    width = 1 << (count - 1).bit_length()
+    turned = transposed(nest, [*values, *[w.zero(values[0].type)] * (width - count)])
+    for lane in range(lanes):
+        pieces = [(0, width)] if lane < lanes - 1 else _pieces(count)
+        # Squares of so many rows lie side by side.
+        square, k = divmod(lane, width)
+        for first, size in pieces:
+            begin = square * width + first
+            at = w.address(pointer, w.int(lane * count + first), element)
+            w.store(w.shuffle(turned[k], None, range(begin, begin + size)), at, 1)
+
+
+def _pieces(count: int) -> list[tuple[int, int]]:
+    """Powers of two, the largest first, that are as many elements together: first and width."""
+    found: list[tuple[int, int]] = []
+    first = 0
+    while first < count:
+        width = 1 << ((count - first).bit_length() - 1)
+        found.append((first, width))
+        first += width
+    return found
