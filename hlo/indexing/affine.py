@@ -67,7 +67,7 @@ class Opaque(Atom):
 class DivMod(Atom):
     """`inner // divisor` (is_quotient) or `inner % divisor`; equal when its parts are."""
 
-    __slots__ = ("divisor", "inner", "is_quotient")
+    __slots__ = ("_hash", "_quotient", "divisor", "inner", "is_quotient")
 
     def __init__(self, inner: Expr, divisor: int, *, is_quotient: bool) -> None:
         if is_quotient:
@@ -78,9 +78,18 @@ class DivMod(Atom):
         self.inner = inner
         self.divisor = divisor
         self.is_quotient = is_quotient
+        self._hash: int | None = None
+        self._quotient: Expr | None = None
+
+    @property
+    def quotient(self) -> Expr:
+        """`inner // divisor`, which every sum with a remainder asks for: divided once."""
+        if self._quotient is None:
+            self._quotient = self.inner // self.divisor
+        return self._quotient
 
     def __eq__(self, other: object) -> bool:
-        return (
+        return self is other or (
             isinstance(other, DivMod)
             and self.divisor == other.divisor
             and self.is_quotient == other.is_quotient
@@ -88,7 +97,10 @@ class DivMod(Atom):
         )
 
     def __hash__(self) -> int:
-        return hash((self.inner, self.divisor, self.is_quotient))
+        found = self._hash
+        if found is None:
+            found = self._hash = hash((self.inner, self.divisor, self.is_quotient))
+        return found
 
     def __repr__(self) -> str:
         return f"({self.inner} {'/' if self.is_quotient else '%'} {self.divisor})"
@@ -367,10 +379,11 @@ def _recombined(terms: dict[Atom, int], constant: int) -> Expr:
     """
     for atom, k in terms.items():
         if isinstance(atom, DivMod) and not atom.is_quotient:
-            n, quotient = atom.divisor, atom.inner // atom.divisor
+            n = atom.divisor
             for other, c in terms.items():
                 if c != k * n or other is atom:
                     continue
+                quotient = atom.quotient
                 rest = {a: x for a, x in terms.items() if a is not atom and a is not other}
                 if quotient.terms.get(other) == 1 and len(quotient.terms) == 1:
                     return Expr(rest, constant - c * quotient.constant) + atom.inner * k
@@ -389,17 +402,27 @@ def _contains(e: Expr, quotient: Expr) -> bool:
 
 
 def linear(index: Sequence[Expr], dims: Sequence[int]) -> Expr:
-    """The row-major position of an index in an array."""
-    total, stride = ZERO, 1
-    for e, size in zip(reversed(index), reversed(dims), strict=True):
-        total = e * stride + total
-        stride *= size
-    return total
+    """The row-major position of an index in an array.
+
+    Hot: all terms are added up before the sum is made and looked at, once; sum by sum, planning a
+    convolutional network took 1.06 to 1.1 times as long.
+    """
+    terms: dict[Atom, int] = {}
+    constant = 0
+    for e, stride in zip(index, row_major_strides(dims), strict=True):
+        constant += e.constant * stride
+        for atom, k in e.terms.items():
+            terms[atom] = terms.get(atom, 0) + k * stride
+    return _recombined({atom: k for atom, k in terms.items() if k}, constant)
 
 
 def row_major_strides(dims: Sequence[int]) -> tuple[int, ...]:
     """Elements to the next index of each dimension of a dense array."""
-    return tuple(math.prod(dims[d + 1 :]) for d in range(len(dims)))
+    strides, stride = [], 1
+    for size in reversed(dims):
+        strides.append(stride)
+        stride *= size
+    return tuple(reversed(strides))
 
 
 def delinearized(position: Expr, dims: Sequence[int]) -> Index:

@@ -114,15 +114,13 @@ class Elemental:
         levels = self.nest.path
         found: dict[Index, Lanes] = {}
         missing: dict[int, list[Index]] = {}
-        for index in indices:
-            if index in found:
-                continue
+        for index in dict.fromkeys(indices):
             depth = min(self._depth(index), len(levels) - 1)
             known = levels[depth].memo.get((instruction, path, index, self.guards))
             if known is not None:
                 found[index] = known  # type: ignore[assignment]  # the memo of a level holds lanes
-            elif index not in missing.setdefault(depth, []):
-                missing[depth].append(index)
+            else:
+                missing.setdefault(depth, []).append(index)
         for depth, wanted in missing.items():
             with self.nest.at(depth) as level:
                 results = self._evaluated(instruction, wanted, path)

@@ -62,6 +62,31 @@ def test_random_maps_keep_their_value_and_range() -> None:
             assert value(mapped, env) == want
 
 
+def test_a_position_is_what_its_sums_one_by_one_are() -> None:
+    k = of(Variable("k", 0, 95))
+    j = of(Variable("j", 0, 3))
+    for index, dims in [
+        ((k // 8, k % 8, j), (12, 8, 4)),
+        ((k // 16, k // 8 % 2, k % 8, j), (6, 2, 8, 4)),
+        ((j, k // 8 + 1, k % 8), (4, 14, 8)),
+        ((k % 8, k // 8, j * 2 + 1), (8, 12, 9)),
+        ((j, j), (4, 4)),
+    ]:
+        one_by_one = of(Variable("z", 0, 0))
+        for e, size in zip(index, dims, strict=True):
+            one_by_one = one_by_one * size + e
+        assert linear(index, dims) == one_by_one
+    assert linear((k // 8, k % 8, j), (12, 8, 4)) == k * 4 + j
+
+
+def test_a_remainder_knows_its_quotient_once() -> None:
+    k = of(Variable("k", 0, 95))
+    (remainder,) = (k % 8).terms
+    assert isinstance(remainder, DivMod)
+    assert remainder.quotient == k // 8
+    assert remainder.quotient is remainder.quotient
+
+
 def test_reshape_of_an_empty_array_has_an_index() -> None:
     index = tuple(of(Variable("v", 0, max(n - 1, 0))) for n in (0, 3))
     assert len(reshaped(index, (0, 3), (3, 0))) == 2

@@ -10,6 +10,7 @@ at most about twice as long as one of finite numbers.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 from hlo.backend.ir.arithmetic import add, advanced, times
@@ -71,9 +72,12 @@ class _Repair:
         for memory, number in ((self.waiting, 0), (self.chunk, 0), (self.packed, -1)):
             w.store(w.int(number), memory, 8)
         self.border = Border(w, self.form, self.memory[2], found)
-        after = self._flush_waiting if self.form.is_uniform else None
         begin, end = BEGIN, END
-        ranged(w, begin, end, lambda unit: self.border.each_nan(unit, self._wait, after))
+        if self.form.is_uniform:  # nothing waits from one position to the next
+            each = partial(self.border.each_nan, meet=self._wait, after=self._flush_waiting)
+            ranged(w, begin, end, each)
+            return
+        ranged(w, begin, end, partial(self.border.each_nan, meet=self._wait_for_chunk))
         self._flush_waiting()
 
     def _is_other(self, memory: Value, number: int) -> Value:
@@ -83,12 +87,17 @@ class _Repair:
     def _flush_waiting(self) -> None:
         when(self.w, self._is_other(self.waiting, 0), self._flush)
 
-    def _wait(self, position: Position) -> None:
-        """A position waits until there are enough of one chunk."""
-        w, form, n = self.w, self.form, self.form.labels
+    def _wait_for_chunk(self, position: Position) -> None:
+        """A position waits beside those of its chunk alone."""
+        w = self.w
         other = w.compare("icmp ne", w.load(self.chunk, "i64", 8), position.chunk)
         some = self._is_other(self.waiting, 0)
         when(w, w.binary("and", other, some), self._flush)
+        self._wait(position)
+
+    def _wait(self, position: Position) -> None:
+        """A position waits until there are enough."""
+        w, form, n = self.w, self.form, self.form.labels
         w.store(position.chunk, self.chunk, 8)
         count = w.load(self.waiting, "i64", 8)
         entry = advanced(w, self.entries, times(w, count, form.entry), "i64")

@@ -8,8 +8,10 @@ from msgspec.structs import replace
 
 import hlo
 from hlo.backend.compilation import Compilation
+from hlo.backend.ir.definitions import symbol
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.contraction.convolutions.form import Form
+from hlo.backend.kernels.contraction.convolutions.repair import repair_kernel
 from hlo.backend.kernels.contraction.convolutions.resum import resum_function
 from tests.support.command import call
 from tests.support.contraction_harness import Compiled, target_of
@@ -227,3 +229,21 @@ def test_convolutions_that_differ_in_padding_alone_share_a_function() -> None:
         hlo.compile(module, cache=False)(x, w), hlo.evaluate(module, x, w), strict=True
     ):
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("images", "features", "calls"), [(1, 17, 2), (2, 17, 2), (4, 4, 2), (5, 4, 3)]
+)
+def test_what_waits_for_no_other_chunk_is_summed_in_few_places(
+    images: int, features: int, calls: int
+) -> None:
+    """Images that fill what goes side by side wait for nothing behind their position."""
+    module = hlo.parse(
+        f"HloModule m\nENTRY e {{\n  a = f32[{images},4,3] parameter(0)\n"
+        f"  b = f32[3,3,{features}] parameter(1)\n"
+        f"  ROOT r = f32[{images},4,{features}] convolution(a, b), "
+        "window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f\n}"
+    )
+    form = Form.of(module.entry.root, target_of())
+    assert form.is_uniform is (calls == 2)
+    assert repair_kernel(form).text.count(symbol(resum_function(form))) == calls
