@@ -8,7 +8,7 @@ import pytest
 import hlo
 from hlo import driver
 from hlo.machine import named
-from tests.support.machines import runs_here
+from tests.support.machines_here import that_run_here
 
 HEAD = "HloModule m\nENTRY e {\n  x = c64[6,23] parameter(0)\n  i = s32[9,1] parameter(1)\n"
 PROGRAMS = {
@@ -32,9 +32,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [None, *(m for m in ("x86-64", "x86-64-v3", "x86-64-v4") if runs_here(m))]
-)
+@pytest.mark.parametrize("name", [None, *that_run_here("x86-64", "x86-64-v3", "x86-64-v4")])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_bits_stay(program: str, name: str | None) -> None:
     rng = np.random.default_rng(7)

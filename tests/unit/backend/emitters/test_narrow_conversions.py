@@ -9,9 +9,9 @@ import hlo
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.machine import named
-from tests.support.machines import runs_here
+from tests.support.machines_here import that_run_here
 
-MACHINES = (None, *(m for m in ("x86-64", "x86-64-v3", "x86-64-v4") if runs_here(m)))
+MACHINES = (None, *that_run_here("x86-64", "x86-64-v3", "x86-64-v4"))
 TARGETS = (dt.F16, dt.BF16, dt.F8E5M2, dt.F8E4M3FN, dt.F8E3M4, dt.F8E8M0FNU)
 INTEGERS = (dt.S32, dt.U32, dt.S64, dt.U64)
 
