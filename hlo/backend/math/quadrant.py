@@ -148,7 +148,7 @@ def _rows() -> tuple[float, ...]:
 
 def _by_long_parts(size: Term) -> list[Term]:
     """The three results: no double below the bound is nearer to a multiple of pi/2 than 2^-60, and
-    what is left is off by 2^-119. sin of such numbers takes a thirtieth of the lanes' time.
+    what is left is off by 2^-119. sin of such numbers takes 0.08 of the time (AVX2, Zen 3).
     """
     shifted = fmuladd(size, _TWO_OVER_PI, _MAGIC)
     n = shifted - _MAGIC
