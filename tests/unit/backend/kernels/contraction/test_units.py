@@ -9,12 +9,12 @@ from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from tests.support.contraction_harness import target_of
 
 
-def sequence(lhs: str, rhs: str, out: str, rest: str) -> KernelSequence:
+def sequence(lhs: str, rhs: str, out: str, rest: str, level: str = "avx512") -> KernelSequence:
     text = (
         f"HloModule m\nENTRY e {{\n  a = f32[{lhs}] parameter(0)\n  b = f32[{rhs}] parameter(1)\n"
         f"  ROOT r = f32[{out}] {rest}\n}}"
     )
-    return contraction_kernels(hlo.parse(text).entry.root, target_of("avx512"))
+    return contraction_kernels(hlo.parse(text).entry.root, target_of(level))
 
 
 DOT = "dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
@@ -64,6 +64,20 @@ def test_windows_meet_all_columns_at_once(side: int, features: int, is_cut: bool
     made = sequence(*shapes, f"convolution(a, b), {window}, dim_labels=f01b_i01o->01bf")
     assert made.sums is not None
     assert ("depth first" in made.sums.plan) is is_cut
+
+
+@pytest.mark.parametrize(("rows", "level", "is_first"), [
+    ("64,1024", "avx512", True), ("64,1024", "avx2", False), ("1024,64", "avx2", True),
+])  # fmt: skip
+def test_rows_along_depth_come_depth_first_to_wide_vectors_alone(
+    rows: str, level: str, *, is_first: bool
+) -> None:
+    """Those that lie across do so to all."""
+    across = int(rows.startswith("1024"))
+    dot = DOT.replace("lhs_contracting_dims={1}", f"lhs_contracting_dims={{{1 - across}}}")
+    made = sequence(rows, "1024,2048", "64,2048", dot, level)
+    assert made.sums is not None
+    assert ("depth first" in made.sums.plan) is is_first
 
 
 FEW_COLUMNS = {  # lhs, rhs, result, the instruction
