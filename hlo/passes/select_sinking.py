@@ -36,6 +36,8 @@ def select_sinking(module: Module) -> bool:
     """Compute one of two formulas of one form between which a select chooses."""
     changed = False
     for select in replaceable(module, "select"):
+        if select.computation is None:  # it went away with what another one chose between
+            continue
         form = _Form(select)
         form.grow()
         form.cut_back()

@@ -188,7 +188,7 @@ def test_the_draws_are_repaired_in_every_way(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(repaired_convolution, "check_kernel", noting)
     for seed in SEEDS:
         with limits(seed):
-            contraction_kernels(hlo.parse(Drawn(seed).text).entry.root, target_of())
+            contraction_kernels(hlo.parse(Drawn(seed).text).entry.root, target_of("avx512"))
     assert ways == {
         "one position in several images", "one position in several images, holes",
         "positions side by side", "positions side by side, holes",

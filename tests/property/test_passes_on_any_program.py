@@ -99,6 +99,7 @@ def test_every_pair_of_passes(seed: int) -> None:
 UNSETTLED = {
     "golden/passes/while-loop-state-splitting-written.hlo:0": "a fusion hides from what updates an "
     "array that it is read behind it, so that the update takes in what moves the fusion's result",
+    "golden/passes/while-loop-interchange-rows.hlo:0": "the same",
     "golden/passes/score-order-given.hlo:0": "scores are put in another order behind the "
     "rules, which then find a transpose that the product of scores and values can do",
 }

@@ -18,6 +18,7 @@ from benchmarks.errors import errors_of
 from hlo import driver
 from hlo.backend.ir.kernel import Sums
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.ir import dtype as dt
 from hlo.tools.jax_engine import run_in_child
 from tests.support.contraction_harness import target_of
 
@@ -181,7 +182,8 @@ def test_chains_are_blocks(dot: Dot) -> None:
 
 def test_chains_of_narrow_products_are_short() -> None:
     """Tiles of one vector of columns: a block is about twice the root of the depth."""
-    assert [sums_of(Dot(20, 16, k).text).chain for k in (48, 64, 100, 256)] == [
+    lanes = target_of().lanes(dt.F32)
+    assert [sums_of(Dot(20, lanes, k).text).chain for k in (48, 64, 100, 256)] == [
         20, 21, 26, 41
     ]  # fmt: skip
 

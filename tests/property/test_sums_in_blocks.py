@@ -256,5 +256,6 @@ def test_a_mean_of_integers_is_cut_off_once() -> None:
     module = driver.parse(text.replace("  zeros = s32[12] broadcast(nought), dimensions={}\n", ""))
     given = arguments(64, "f32", "rows")
     given[0] *= 40
+    given[3] /= 1000  # A tanh next to 1 becomes 1 or 0, as its last bit is.
     given[1] = np.arange(12, dtype=np.int32)
     assert_same(module, given, 1e-3)

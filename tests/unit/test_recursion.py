@@ -27,6 +27,9 @@ LIMIT = 650  # of Python's frames, and levels of the deep programs
 
 # Why it ends: the first function of each cycle, and how many are in it where there are several.
 ALLOWED = {
+    "a step is one less of the few that are looked ahead": """
+        passes.select_sinking._Steps._like*2
+    """,
     "numpy's own: of an array on the same memory": """
         formats.callbacks.Buffer.__dlpack__ formats.callbacks.Buffer.writeable
     """,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.ir.writer import Value
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.lanes import masked, types
 from hlo.backend.lanes.access import Memory, lane_zero, mask_of, store
 from hlo.backend.lanes.nest import Nest
@@ -85,7 +85,12 @@ def _store_rows(nest: Nest, pointer: Value, values: Sequence[Value]) -> None:
         for first, size in pieces:
             begin = square * width + first
             at = w.address(pointer, w.int(lane * count + first), element)
-            w.store(w.shuffle(turned[k], None, range(begin, begin + size)), at, 1)
+            w.store(_part(w, turned[k], begin, size), at, 1)
+
+
+def _part(w: Writer, row: Value, begin: int, size: int) -> Value:
+    """So many neighbouring lanes; one is a scalar."""
+    return w.extract(row, begin) if size == 1 else w.shuffle(row, None, range(begin, begin + size))
 
 
 def _pieces(count: int) -> list[tuple[int, int]]:

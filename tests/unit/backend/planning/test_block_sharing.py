@@ -13,6 +13,7 @@ from hlo.backend.compilation import Compilation
 from hlo.backend.planning.program import KernelStep, LoopStep, Step
 from hlo.machine import NAMED
 from hlo.parser.parse import parse
+from tests.support.machines_here import that_run_here
 
 NORM = """HloModule norm
 add {{ a = f32[] parameter(0)
@@ -54,9 +55,9 @@ ENTRY e {{ x = f32[{m},{k}] parameter(0)
 SIZES = {"m": 4096, "k": 192, "n": 192}
 
 
-def compiled(text: str, threads: int = 2, **sizes: int) -> Compilation:
+def compiled(text: str, threads: int = 2, machine: str = "znver4", **sizes: int) -> Compilation:
     module = driver.optimize(parse(text.format(**sizes)))
-    return Compilation(module, threads=threads, passes="", machine=NAMED["znver4"])
+    return Compilation(module, threads=threads, passes="", machine=NAMED[machine])
 
 
 def kernels(steps: tuple[Step, ...]) -> list[str]:
@@ -94,7 +95,8 @@ def test_blocks_compute_what_the_reference_does(text: str, m: int) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((m, 192)).astype(np.float32)
     w = rng.standard_normal((192, 192)).astype(np.float32) / 20
-    runs = [compiled(NORM + text, n, **sizes).executable(x, w) for n in (1, 2, 3, 7)]
+    machine = that_run_here("znver4", "x86-64-v3", "x86-64")[0]
+    runs = [compiled(NORM + text, n, machine, **sizes).executable(x, w) for n in (1, 2, 3, 7)]
     found = [np.asarray(run) for run in runs]
     wanted = driver.evaluate(parse((NORM + text).format(**sizes)), x, w)
     np.testing.assert_allclose(found[0], np.asarray(wanted), rtol=1e-4, atol=1e-5)
