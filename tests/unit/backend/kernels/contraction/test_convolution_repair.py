@@ -232,7 +232,7 @@ def test_convolutions_that_differ_in_padding_alone_share_a_function() -> None:
 
 
 @pytest.mark.parametrize(
-    ("images", "features", "calls"), [(1, 17, 2), (2, 17, 2), (4, 4, 2), (5, 4, 3)]
+    ("images", "features", "calls"), [(1, 17, 2), (2, 17, 2), (8, 4, 2), (9, 4, 3)]
 )
 def test_what_waits_for_no_other_chunk_is_summed_in_few_places(
     images: int, features: int, calls: int
