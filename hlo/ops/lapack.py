@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from hlo.errors import Violation
 from hlo.ops.custom_targets import TARGETS, CustomCall
+from hlo.ops.lapack_library import one_thread, works_alone
 from hlo.ops.lapack_workspace import work_size
 from hlo.ops.linear_algebra import substituted
 
@@ -75,11 +77,13 @@ def _batched(letter: str, single: Single, trailing: tuple[int, ...]) -> Callable
         results = call.shape.elements if call.shape.is_tuple else (call.shape,)
         outputs = tuple(np.zeros(s.dims, s.dtype.numpy) for s in results)
         if all(o.size for o in operands):
-            for index in np.ndindex(*batch):
-                parts = single(letter, config, *(o[index] for o in operands))
-                for output, part in zip(outputs, parts, strict=True):
-                    if part is not None:
-                        output[index] = part
+            check_library()
+            with one_thread() if works_alone(operands[0].shape, trailing[0]) else nullcontext():
+                for index in np.ndindex(*batch):
+                    parts = single(letter, config, *(o[index] for o in operands))
+                    for output, part in zip(outputs, parts, strict=True):
+                        if part is not None:
+                            output[index] = part
         return outputs if call.shape.is_tuple else outputs[0]
 
     return target

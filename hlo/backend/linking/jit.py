@@ -105,7 +105,7 @@ def address_of(name: str) -> int:
     if not found and name.startswith(LAPACK):
         from hlo.backend.kernels.linear_algebra import lapack_symbols
 
-        found = _defined[name] = lapack_symbols.routine_address(name)
+        found = _defined[name] = lapack_symbols.symbol_address(name)
     for library in () if found else LIBRARIES:
         with contextlib.suppress(OSError, AttributeError):
             function = getattr(ctypes.CDLL(library), name)

@@ -22,6 +22,7 @@ from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.backend.kernels.linear_algebra import lapack_symbols
 from hlo.backend.kernels.linear_algebra.columns import nan_finding, pairing, turning
+from hlo.backend.kernels.linear_algebra.library_threads import entering, leaving
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.loops.schedule import Plan
 from hlo.errors import HloError
@@ -30,6 +31,7 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.lapack import Config
+from hlo.ops.lapack_library import works_alone
 
 MOST_SCRATCH_BYTES = 1 << 28
 ALIGNMENT = 64
@@ -55,7 +57,10 @@ class LapackCall:
         self.operands = [o.shape for o in instruction.operands]
         shape = instruction.shape
         self.results = list(shape.elements) if shape.is_tuple else [shape]
-        self.batch = self.operands[0].dims[: self.operands[0].rank - rank]
+        dims = self.operands[0].dims
+        self.batch = dims[: len(dims) - rank]
+        # Whoever links an object file has a library of which nothing is known.
+        self.is_alone = target.seeks_lapack and works_alone(dims, rank)
         self.scratch_bytes = 0
         self.functions: dict[str, Kernel] = {}
 
@@ -82,7 +87,11 @@ class LapackCall:
                 problem(self)
             return []
 
+        if self.is_alone:
+            self._called(entering(), "void")
         self.nest.loop(BEGIN, END, 1, [], one)
+        if self.is_alone:
+            self._called(leaving(), "void")
         if self.scratch_bytes > MOST_SCRATCH_BYTES:
             return None
         w.ret()

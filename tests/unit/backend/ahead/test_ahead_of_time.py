@@ -14,8 +14,8 @@ import hlo
 from hlo import driver
 from hlo.backend.ahead.interface import identifier
 from hlo.backend.ahead_of_time import AheadOfTime
-from hlo.backend.kernels.linear_algebra import lapack_symbols
 from hlo.machine import NAMED
+from hlo.ops import lapack_library
 from tests.support.ahead_harness import IS_THERE
 from tests.support.ahead_library import Library, aligned
 
@@ -250,7 +250,7 @@ def test_lapack_is_refused_or_left_to_the_linker(
 ) -> None:
     """Whatever the machine that compiles has installed."""
     if not has_scipy:
-        monkeypatch.setattr(lapack_symbols, "_capsules", dict)
+        monkeypatch.setattr(lapack_library, "_capsules", dict)
     with pytest.raises(hlo.HloErrors, match="calls LAPACK"):
         compiled(QR)
     made = driver.compile_ahead(driver.parse(QR), V2, lapack="fortran")

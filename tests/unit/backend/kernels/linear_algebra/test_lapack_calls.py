@@ -7,6 +7,7 @@ import pytest
 
 import hlo
 from hlo.backend.compilation import Compilation
+from hlo.ops import lapack_library
 from hlo.ops.lapack import TYPES
 
 pytest.importorskip("scipy")
@@ -234,3 +235,33 @@ def test_more_reflectors_than_rows_are_left_to_the_reference() -> None:
         hlo.compile(module, cache=False)(*given), hlo.evaluate(module, *given), strict=True
     ):
         assert np.allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("batch", [(), (4,)])
+def test_matrices_worth_the_librarys_threads(batch: tuple[int, ...]) -> None:
+    """Many at once with one thread of the library's each, a large one with all, the interpreter
+    like compiled code; the library has its threads again afterwards."""
+    size = 200 if batch else 320
+    threads = lapack_library.library_threads()
+    before = threads.count()
+    matrix = f"c64[{size},{size}]"
+    check(program("cgeqrf", "", [matrix], [matrix, f"c64[{size}]"], batch))
+    assert threads.count() == before
+    assert threads.state.inside == 0
+
+
+def test_one_thread_until_the_last_has_left() -> None:
+    threads = lapack_library.library_threads()
+    before = threads.count()
+    with lapack_library.one_thread():
+        with lapack_library.one_thread():
+            assert threads.count() == 1
+        assert threads.count() == 1
+    assert threads.count() == before
+
+
+def test_who_works_alone() -> None:
+    assert lapack_library.works_alone((2, 1000, 1000), 2)
+    assert lapack_library.works_alone((1, 100, 100), 2)
+    assert not lapack_library.works_alone((1, 1000, 1000), 2)
+    assert not lapack_library.works_alone((5000, 100), 2)
