@@ -3,13 +3,14 @@
     for k:  p = the first row from k on with the largest |a[p, k]|;  rows k and p change places
             L[i, k] = a[i, k] / a[k, k];  a[i, j] -= L[i, k] a[k, j]  for i, j > k
 
-Rows change places in the same go in which they are reduced, lane by lane with another p. A column
-without a pivot is left as it is, and its number (from 1) reported.
+p differs from lane to lane: row p is gathered, and what was row k is chosen where a lane's p is. A
+column without a pivot is left as it is, and its number (from 1) reported.
 Source: right-looking Gaussian elimination with partial pivoting (Golub, Van Loan 3.4).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 from hlo.backend.ir.arithmetic import add, times
@@ -23,8 +24,11 @@ from hlo.backend.kernels.linear_algebra.matrix_lanes import (
     matrix_lanes,
 )
 from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.open_loops import when
 from hlo.backend.loops.schedule import Plan
 from hlo.ir.shape import Shape
+
+AT_ONCE = 4  # Elements of a row in a round of a loop, whose counting is as long as one of them.
 
 
 def lu_lanes_kernel(a: Shape, target: Target) -> Kernel | None:
@@ -42,7 +46,7 @@ def lu_lanes_kernel(a: Shape, target: Target) -> Kernel | None:
         w.function(has_entry=True),
         form.units,
         *w.beside,
-        scratch_bytes=form.bytes + (least + 1) * form.vector_bytes,
+        scratch_bytes=form.bytes + (least + 1 + form.columns) * form.vector_bytes,
         in_place=frozenset({(0, 0)}),
         bytes_moved=2 * a.size_bytes,
         flops=form.batch * form.size * least,
@@ -63,13 +67,15 @@ class _Build:
     def write(self) -> None:
         w, form = self.w, self.form
         a, factors, pivots, failures, scratch = (w.buffer_address(k) for k in range(5))
+        least = min(form.rows, form.columns)
         places = w.address(scratch, w.int(form.bytes), "i8")
+        behind = w.int(form.bytes + (least + 1) * form.vector_bytes)
+        self.aside = w.address(scratch, behind, "i8")
 
         def unit(n: Value, _: list[Value]) -> list[Value]:
             first = times(w, n, form.lanes)
             matrices = LanesInScratch(self.nest, form, first, scratch)
             matrices.load(a)
-            least = min(form.rows, form.columns)
 
             def step(k: Value, carried: list[Value]) -> list[Value]:
                 return [self._step(matrices, k, places, carried[0])]
@@ -86,30 +92,27 @@ class _Build:
         w, form = self.w, self.form
         p = self._pivot_rows(a, k)
         w.store(p, w.address(places, times(w, k, form.lanes), self.integer))
-        pivot = self._pivot_row_at(a, k, p, k)
-        old = a.get(k, k)
-        a.set(k, k, pivot)
+        self._bring_up(a, k, p)
+        pivot = a.get(k, k)
         is_zero = w.compare("fcmp oeq", pivot, w.zero(form.vector))
-
-        def scaled(i: Value, _: list[Value]) -> list[Value]:
-            x = w.select(self._is(p, i), old, a.get(i, k))
-            a.set(i, k, w.select(is_zero, x, w.binary("fdiv", x, pivot)))
-            return []
-
+        one = w.splat(w.float(1.0, form.scalar), form.lanes)
+        divisor = w.select(is_zero, one, pivot)
         following = add(w, k, w.int(1))
-        rows = w.int(form.rows)
-        self.nest.loop(following, rows, 1, [], scaled)
 
-        def moved(j: Value, _: list[Value]) -> list[Value]:
-            self._column(a, k, p, j, is_reduced=False)
+        def row(i: Value, _: list[Value]) -> list[Value]:
+            self._take_down(a, p, i)
+            scaled = w.binary("fdiv", a.get(i, k), divisor)
+            a.set(i, k, scaled)
+            negative = w.unary("fneg", scaled)
+
+            def reduced(j: Value) -> None:
+                x = w.intrinsic("llvm.fma", form.vector, negative, a.get(k, j), a.get(i, j))
+                a.set(i, j, x)
+
+            self._along(following, w.int(form.columns), reduced)
             return []
 
-        def reduced(j: Value, _: list[Value]) -> list[Value]:
-            self._column(a, k, p, j, is_reduced=True)
-            return []
-
-        self.nest.loop(w.int(0), k, 1, [], moved)
-        self.nest.loop(following, w.int(form.columns), 1, [], reduced)
+        self.nest.loop(following, w.int(form.rows), 1, [], row)
         number = w.splat(self._narrow(following), form.lanes)
         is_first = w.compare("icmp eq", failed, w.zero(self.integers))
         return w.select(w.binary("and", is_zero, is_first), number, failed)
@@ -130,36 +133,73 @@ class _Build:
         start = [first, w.splat(self._narrow(k), form.lanes)]
         return self.nest.loop(add(w, k, w.int(1)), w.int(form.rows), 1, start, larger)[1]
 
-    def _pivot_row_at(self, a: LanesInScratch, k: Value, p: Value, j: Value) -> Value:
-        """Column j of each lane's pivot row."""
-        w = self.w
-
-        def chosen(i: Value, carried: list[Value]) -> list[Value]:
-            return [w.select(self._is(p, i), a.get(i, j), carried[0])]
-
-        rows = w.int(self.form.rows)
-        return self.nest.loop(add(w, k, w.int(1)), rows, 1, [a.get(k, j)], chosen)[0]
-
-    def _column(self, a: LanesInScratch, k: Value, p: Value, j: Value, *, is_reduced: bool) -> None:
-        """Rows k and p of column j change places; below row k, L[:, k] times it is taken away."""
+    def _bring_up(self, a: LanesInScratch, k: Value, p: Value) -> None:
+        """Each lane's row p becomes row k, whose numbers are kept aside."""
         w, form = self.w, self.form
-        old, pivot = a.get(k, j), self._pivot_row_at(a, k, p, j)
-        a.set(k, j, pivot)
-        negative = w.unary("fneg", pivot)
+        rows = []
+        for lane in range(form.lanes):
+            row = w.extract(p, lane)
+            wide = row if self.integer == "i64" else w.cast("zext", row, "i64")
+            rows.append(w.address(a.at(wide, w.int(0)), w.int(lane), form.scalar))
 
-        def row(i: Value, _: list[Value]) -> list[Value]:
-            x = w.select(self._is(p, i), old, a.get(i, j))
-            if is_reduced:
-                x = w.intrinsic("llvm.fma", form.vector, a.get(i, k), negative, x)
-            a.set(i, j, x)
+        def column(j: Value) -> None:
+            w.store(a.get(k, j), self._aside(j), self.item_bytes)
+            step, gathered = times(w, j, form.lanes), w.zero(form.vector)
+            for lane, start in enumerate(rows):
+                number = w.load(w.address(start, step, form.scalar), form.scalar)
+                gathered = w.insert(gathered, number, lane)
+            a.set(k, j, gathered)
+
+        self._along(w.int(0), w.int(form.columns), column)
+
+    def _take_down(self, a: LanesInScratch, p: Value, i: Value) -> None:
+        """Row i is what was row k, in lanes whose row p it is. By bits: LLVM would store a choice
+        between a number and what lies there under a mask, which takes AMD's processors 20 cycles.
+        Where rows are no more than lanes, most are some lane's: to ask would not be foreseen.
+        """
+        w, form = self.w, self.form
+        chosen = w.compare("icmp eq", p, w.splat(self._narrow(i), form.lanes))
+        mask = w.cast("sext", chosen, self.integers)
+
+        def column(j: Value) -> None:
+            place = a.at(i, j)
+            old, kept = (
+                w.load(at, self.integers, self.item_bytes) for at in (place, self._aside(j))
+            )
+            changed = w.binary("and", w.binary("xor", old, kept), mask)
+            w.store(w.binary("xor", old, changed), place, self.item_bytes)
+
+        def all_columns() -> None:
+            self._along(w.int(0), w.int(form.columns), column)
+
+        if form.rows <= form.lanes:
+            all_columns()
+            return
+        some = w.intrinsic("llvm.vector.reduce.or", "i1", chosen, suffix=f"v{form.lanes}i1")
+        when(self.nest, some, all_columns)
+
+    def _aside(self, j: Value) -> Value:
+        """Where a number of the row that changes places is kept."""
+        w, form = self.w, self.form
+        return w.address(self.aside, times(w, j, form.lanes), form.scalar)
+
+    def _along(self, low: Value, high: Value, body: Callable[[Value], None]) -> None:
+        """body at every place from low to high, AT_ONCE in a round."""
+        w = self.w
+        whole = w.binary("and", w.binary("sub", high, low), w.int(-AT_ONCE))
+        middle = add(w, low, whole)
+
+        def several(j: Value, _: list[Value]) -> list[Value]:
+            for n in range(AT_ONCE):
+                body(add(w, j, w.int(n)))
             return []
 
-        self.nest.loop(add(w, k, w.int(1)), w.int(form.rows), 1, [], row)
+        def one(j: Value, _: list[Value]) -> list[Value]:
+            body(j)
+            return []
 
-    def _is(self, p: Value, i: Value) -> Value:
-        """The lanes whose pivot row is i."""
-        w = self.w
-        return w.compare("icmp eq", p, w.splat(self._narrow(i), self.form.lanes))
+        self.nest.loop(low, middle, AT_ONCE, [], several)
+        self.nest.loop(middle, high, 1, [], one)
 
     def _narrow(self, i: Value) -> Value:
         return i if self.integer == "i64" else self.w.cast("trunc", i, self.integer)
