@@ -1,7 +1,7 @@
 """Skipped columns: what scores of columns that a mask leaves out come to, so that nobody need
 compute them.
 
-    Region, rows, columns --skipped--> Guards under which these columns give exact zeros, or None
+    Region, rows, columns --ScoreFacts.skipped--> Guards under which they give exact zeros, or None
 
 Each member is given a fact about its elements there: a known number; not above -b; zero; at most
 2^b in size; nothing. exp of what is far below the row's maximum is exactly zero, so are weights,
@@ -17,6 +17,8 @@ which looks at rows * depth numbers, not at the scores.
 """
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -63,6 +65,9 @@ class Assumed(Struct, frozen=True):
 
 NOTHING_MORE = Assumed()
 
+# A value, and which of its dimensions are rows and columns.
+_At: TypeAlias = "tuple[Instruction, Roles]"
+
 
 class Span(Struct, frozen=True):
     """Rows [first, last) and columns [start, end) of the scores."""
@@ -83,25 +88,63 @@ def parts(rank: int, roles: Roles, span: Span) -> tuple[slice, ...]:
     return tuple(where)
 
 
-def skipped(region: Region, span: Span, assumed: Assumed = NOTHING_MORE) -> Guards | None:
-    """The guards under which a part of the scores adds nothing to anything; None: it may."""
-    return _Skipping(region, span, assumed).asked()
-
-
-def is_masked(mask: Mask, region: Region, span: Span, assumed: Assumed = NOTHING_MORE) -> bool:
-    """Whether a part of masked scores, or of a mask that is added, is one number, or what exp makes
-    zero. The zeros of what is added hide nothing.
+class ScoreFacts:
+    """What is known of parts of a region's scores. What lies behind a member is the same for all
+    parts, and found once.
     """
-    found = _Skipping(region, span, assumed).fact(mask.shown, region.members[mask.shown])
-    if found.number is not None and mask.shown is mask.masked:
-        return True
-    return max(found.below or 0.0, found.number or 0.0) >= 2 * FAR_BELOW
+
+    def __init__(self, region: Region, assumed: Assumed = NOTHING_MORE) -> None:
+        self.region, self.assumed = region, assumed
+        self._behind: dict[_At, tuple[_At, ...] | None] = {}
+
+    def skipped(self, span: Span) -> Guards | None:
+        """The guards under which a part of the scores adds nothing to anything; None: it may."""
+        return _SpanFacts(self, span).asked()
+
+    def is_masked(self, mask: Mask, span: Span) -> bool:
+        """Whether a part of masked scores, or of a mask that is added, is one number, or what exp
+        makes zero. The zeros of what is added hide nothing.
+        """
+        found = _SpanFacts(self, span).fact(mask.shown, self.region.members[mask.shown])
+        if found.number is not None and mask.shown is mask.masked:
+            return True
+        return max(found.below or 0.0, found.number or 0.0) >= 2 * FAR_BELOW
+
+    def behind(self, one: Instruction, roles: Roles) -> tuple[_At, ...] | None:
+        """The operands that tell of a value: of members with columns, and of integers; None: it is
+        not looked behind."""
+        at = one, roles
+        if at not in self._behind:
+            self._behind[at] = self._operands(one, roles)
+        return self._behind[at]
+
+    def _operands(self, one: Instruction, roles: Roles) -> tuple[_At, ...] | None:
+        members = self.region.members
+        is_inside = one in members and members[one].has_both
+        if not is_inside and one.shape.dtype.is_float:
+            return None
+        if not one.operands or one.opcode in ("reduce", "get-tuple-element"):
+            return None
+        found: list[_At] = []
+        for number, operand in enumerate(one.operands):
+            there = (
+                factor_roles(one, number, members)
+                if one.opcode == "dot" and one in members
+                else operand_roles(one, number, roles)
+            )
+            if there is None or not operand.shape.is_array:
+                return None
+            found.append((operand, there))
+        return tuple(found)
 
 
-class _Skipping:
-    def __init__(self, region: Region, span: Span, assumed: Assumed) -> None:
-        self._region, self._span, self._assumed = region, span, assumed
-        self._known: dict[tuple[Instruction, Roles], Fact] = {}
+class _SpanFacts:
+    """The same of one part."""
+
+    def __init__(self, scores: ScoreFacts, span: Span) -> None:
+        self._scores, self._span = scores, span
+        self._region, self._assumed = scores.region, scores.assumed
+        self._known: dict[_At, Fact] = {}
 
     def asked(self) -> Guards | None:
         """All that ends ask for."""
@@ -123,7 +166,7 @@ class _Skipping:
             if (one, at) in self._known:
                 stack.pop()
                 continue
-            operands = self._operands(one, at)
+            operands = self._scores.behind(one, at)
             waiting = [pair for pair in operands or () if pair not in self._known]
             if waiting:
                 stack += waiting
@@ -132,28 +175,7 @@ class _Skipping:
             self._known[one, at] = self._made(one, at, operands)
         return self._known[value, roles]
 
-    def _operands(self, one: Instruction, roles: Roles) -> list[tuple[Instruction, Roles]] | None:
-        """What is looked behind: members with columns, and integers."""
-        is_inside = one in self._region.members and self._region.members[one].has_both
-        if not is_inside and one.shape.dtype.is_float:
-            return None
-        if not one.operands or one.opcode in ("reduce", "get-tuple-element"):
-            return None
-        found: list[tuple[Instruction, Roles]] = []
-        for number, operand in enumerate(one.operands):
-            there = (
-                factor_roles(one, number, self._region.members)
-                if one.opcode == "dot" and one in self._region.members
-                else operand_roles(one, number, roles)
-            )
-            if there is None or not operand.shape.is_array:
-                return None
-            found.append((operand, there))
-        return found
-
-    def _made(
-        self, one: Instruction, roles: Roles, operands: list[tuple[Instruction, Roles]] | None
-    ) -> Fact:
+    def _made(self, one: Instruction, roles: Roles, operands: tuple[_At, ...] | None) -> Fact:
         dtype = one.shape.dtype
         if dtype.is_float and dtype.name not in LARGEST:
             return ANY

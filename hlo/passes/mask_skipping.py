@@ -18,7 +18,7 @@ from hlo.analysis.fusibility import is_scalar_constant
 from hlo.analysis.large_values import LEAST_SCORES_BYTES
 from hlo.analysis.score_masks import Mask, masks_of
 from hlo.analysis.score_region import Region, region_around
-from hlo.analysis.skipped_columns import Assumed, Span, is_masked, skipped
+from hlo.analysis.skipped_columns import Assumed, ScoreFacts, Span
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import PRED
 from hlo.ir.graph import clone_instruction, post_order
@@ -91,22 +91,22 @@ def _bands(masked: Instruction) -> tuple[Region, Bands] | None:
         assert roles.row is not None, "scores have both"
         assert roles.column is not None, "scores have both"
         alone = Region(mask.members, dims[roles.row], dims[roles.column])
-        if not _seen(mask, alone, Assumed(mask.far)):
+        if not _seen(mask, ScoreFacts(alone, Assumed(mask.far))):
             continue
         region = region_around(masked, roles)
         if region is None or mask.shown not in region.members or _has_lookups(region):
             return None
-        asked = (_guarded(mask, region, Assumed(mask.far, most)) for most in FACTORS)
+        asked = (_guarded(mask, ScoreFacts(region, Assumed(mask.far, most))) for most in FACTORS)
         found = next((bands for bands in asked if bands is not None), None)
         return None if found is None else (region, found)
     return None
 
 
-def _guarded(mask: Mask, region: Region, assumed: Assumed) -> Bands | None:
+def _guarded(mask: Mask, scores: ScoreFacts) -> Bands | None:
     """Bands, with what each asks for, where factors of scores are as small as is assumed."""
     found: Bands = []
-    for span in _seen(mask, region, assumed) or ():
-        guards = _guards(region, span, assumed)
+    for span in _seen(mask, scores) or ():
+        guards = _guards(scores, span)
         if guards is None:
             return None
         found.append((span, guards))
@@ -125,8 +125,9 @@ def _has_lookups(region: Region) -> bool:
     )
 
 
-def _seen(mask: Mask, region: Region, assumed: Assumed) -> list[Span] | None:
+def _seen(mask: Mask, scores: ScoreFacts) -> list[Span] | None:
     """What each band of rows sees, if that is little enough."""
+    region = scores.region
     count = min(MOST_BANDS, region.rows // LEAST_ROWS)
     if count < 2:
         return None
@@ -137,7 +138,7 @@ def _seen(mask: Mask, region: Region, assumed: Assumed) -> list[Span] | None:
     for first in range(0, region.rows, size):
         last = min(first + size, region.rows)
         strips = [Span(first, last, a, b) for a, b in pairwise(starts)]
-        hidden = [is_masked(mask, region, s, assumed) for s in strips]
+        hidden = [scores.is_masked(mask, s) for s in strips]
         if all(hidden):
             return None
         begin = hidden.index(False)
@@ -147,13 +148,13 @@ def _seen(mask: Mask, region: Region, assumed: Assumed) -> list[Span] | None:
     return bands if area <= MOST_SEEN * region.rows * region.columns else None
 
 
-def _guards(region: Region, seen: Span, assumed: Assumed) -> frozenset[Guard] | None:
+def _guards(scores: ScoreFacts, seen: Span) -> frozenset[Guard] | None:
     """What has to hold for the columns beside those that a band sees to count for nothing."""
     found: frozenset[Guard] = frozenset()
-    beside = ((0, seen.start), (seen.end, region.columns))
+    beside = ((0, seen.start), (seen.end, scores.region.columns))
     for start, end in beside:
         if start < end:
-            asked = skipped(region, Span(seen.first, seen.last, start, end), assumed)
+            asked = scores.skipped(Span(seen.first, seen.last, start, end))
             if asked is None:
                 return None
             found |= asked

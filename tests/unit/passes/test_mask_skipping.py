@@ -8,7 +8,7 @@ import pytest
 from hlo import driver
 from hlo.analysis.column_facts import What
 from hlo.analysis.score_region import Roles, region_around
-from hlo.analysis.skipped_columns import Span, skipped
+from hlo.analysis.skipped_columns import ScoreFacts, Span
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.large_values import mask_skipping
@@ -160,9 +160,9 @@ def skipping_region(text: str) -> frozenset[object]:
     (select,) = (i for i in module.entry.instructions if i.opcode == "select")
     region = region_around(select, Roles(1, 2))
     assert region is not None
-    guards = skipped(region, Span(0, 256, 256, LENGTH))
+    guards = ScoreFacts(region).skipped(Span(0, 256, 256, LENGTH))
     assert guards is not None
-    assert skipped(region, Span(0, 256, 128, LENGTH)) is None  # some of these are seen
+    assert ScoreFacts(region).skipped(Span(0, 256, 128, LENGTH)) is None  # some of these are seen
     return guards
 
 
