@@ -82,6 +82,9 @@ class Avx512(Avx2):
     def masks_loads(self) -> bool:
         return super().masks_loads or self._has("avx512f")
 
+    def masks_loads_of(self, bits: int) -> bool:
+        return super().masks_loads_of(bits) or self._has("avx512bw")
+
     def quick_gather(self, lanes: int) -> Gather | None:
         """The codes that are looked up, and what is found, pass through permutations of bytes."""
         return _gathered if lanes == _LANES and self.permutes_bytes else None

@@ -22,6 +22,7 @@ from hlo.machine import Machine
 if TYPE_CHECKING:
     from hlo.backend.isa.amx import TileProduct
 
+WORD_BITS = 32  # The narrowest elements that loads with masks of words know.
 Gather = Callable[[Writer, Value, Value, int], Value]  # address, index lanes, bytes of a step
 
 
@@ -121,6 +122,10 @@ class Isa:
     def masks_loads(self) -> bool:
         """Whether one instruction loads those words of a vector that a mask lets through."""
         return False
+
+    def masks_loads_of(self, bits: int) -> bool:
+        """The same for elements of so many bits."""
+        return self.masks_loads and bits >= WORD_BITS
 
     def quick_gather(self, lanes: int) -> Gather | None:
         """Words at an address and index lanes times 1, 2 or 4 bytes; None where looking a function

@@ -18,6 +18,8 @@ from hlo.backend.lanes.types import Lanes
 from hlo.indexing.affine import Atom, DivMod, Expr, Variable, stride
 from hlo.ir.dtype import DType
 
+_MANY = 16  # Lanes from which a test of the whole run takes less than a branch for each of them.
+
 
 class Memory(Struct, frozen=True):
     """An array in memory: base address, element type, number of elements, entry in the table."""
@@ -66,7 +68,8 @@ def _load_raw(
     step = stride(position)
     mask = _both(nest, mask_of(position), guard, lanes)
     if step == 1:
-        return _load_run(nest, nest.pointer(memory.base, position, element), mask, element, lanes)
+        pointer = nest.pointer(memory.base, position, element)
+        return _load_run(nest, memory, pointer, mask, element, lanes)
     if step == -1:
         return _load_reversed(nest, memory, position, mask, element)
     if step is not None and mask is None:
@@ -103,8 +106,19 @@ def _scalar_address(
     return w.address(memory.base, index, element)
 
 
-def _load_run(nest: Nest, pointer: Value, mask: Value | None, element: str, lanes: int) -> Value:
-    return masked.load(nest.w, vector_of(element, lanes), pointer, 1, mask)
+def _load_run(
+    nest: Nest, memory: Memory, pointer: Value, mask: Value | None, element: str, lanes: int
+) -> Value:
+    type = vector_of(element, lanes)
+    if mask is not None and mask.mask is None:
+        item_bytes = memory.dtype.item_bytes // (2 if memory.dtype.is_complex else 1)
+        last = memory.size_bytes - lanes * item_bytes
+        is_branched = lanes >= _MANY and not nest.target.isa.masks_loads_of(8 * item_bytes)
+        if is_branched and last >= 0:
+            from hlo.backend.lanes import guarded_runs  # for programs that pad, or have windows
+
+            return guarded_runs.load(nest, type, memory.base, last, pointer, mask)
+    return masked.load(nest.w, type, pointer, 1, mask)
 
 
 def _load_reversed(
@@ -113,7 +127,7 @@ def _load_reversed(
     lanes = position.lanes
     first = nest.pointer(memory.base, position - (lanes - 1), element)
     turned = None if mask is None else masked.reversed_lanes(nest.w, mask)
-    return reversed_lanes(nest, _load_run(nest, first, turned, element, lanes))
+    return reversed_lanes(nest, _load_run(nest, memory, first, turned, element, lanes))
 
 
 def reversed_lanes(nest: Nest, value: Value) -> Value:
@@ -195,7 +209,7 @@ def _load_complex(nest: Nest, memory: Memory, position: Expr, guard: Value | Non
     if stride(position) == 1:
         both = None if mask is None else masked.doubled(nest.w, mask)
         pointer = nest.pointer(memory.base, position * 2, element)
-        wide = _load_run(nest, pointer, both, element, 2 * lanes)
+        wide = _load_run(nest, memory, pointer, both, element, 2 * lanes)
         return w.every_second(wide, 0), w.every_second(wide, 1)
     addresses = _addresses(nest, *lane_offsets(nest, memory, position, element, 2), element)
     next_addresses = w.offset("getelementptr", addresses, w.int(1), element)

@@ -192,6 +192,8 @@ ROWS = (
     Row("picked", (F4, F4, F4, F4, I4), lambda isa, w, *x: isa.picked(w, x[:4], x[4]), ARM, "tbl"),
     Row("gathers_words", (), lambda isa, w: isa.gathers_words, AVX512),
     Row("masks_loads", (), lambda isa, w: isa.masks_loads, AVX2),
+    Row("masks_loads_of", (), lambda isa, w: isa.masks_loads_of(32), AVX2),
+    Row("masks_loads_of", (), lambda isa, w: isa.masks_loads_of(8), AVX512),
     Row("quick_gather", ("ptr", I16), of_gather, VBMI, "vpgatherdd"),
     Row("quick_gather", ("ptr", I8), of_gather, ()),
     Row("fuses", (), lambda isa, w: isa.fuses, (*AVX2, *ARM, *RISCV, *ARM32_FUSED)),
