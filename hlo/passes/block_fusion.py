@@ -111,7 +111,7 @@ def _grown(
         smallest |= seed.users
     elif padded_bytes(seed) < LEAST_SAVED_BYTES:
         return
-    if not all(_may_join(i, taken) for i in smallest):
+    if not all(_may_join(i, taken, known) for i in smallest):
         if _is_between(seed, computation):
             yield from _regions(seed, computation, taken, known)
         return
@@ -125,14 +125,16 @@ def _grown(
             around = dict.fromkeys(member.operands) if is_new else free[member]
             free[member] = []
             for operand in around:
-                if is_new and not (_is_between(operand, computation) and _may_join(operand, taken)):
+                if is_new and not (
+                    _is_between(operand, computation) and _may_join(operand, taken, known)
+                ):
                     continue
                 if operand.users.keys() <= members.keys():
                     members[operand] = None
                 else:
                     free[member].append(operand)
             is_read_here = is_new and _is_between(member, computation)
-            if is_read_here and all(_may_join(u, taken) for u in member.users):
+            if is_read_here and all(_may_join(u, taken, known) for u in member.users):
                 members |= member.users
     yield from stages[-1:]
     yield from _regions(seed, computation, taken, known)
@@ -227,7 +229,7 @@ class _Region:
         """
         is_named = instruction.opcode == "get-tuple-element"
         made = instruction.operands[0] if is_named else instruction
-        if not _may_join(instruction, self._taken) or not _may_join(made, self._taken):
+        if not all(_may_join(i, self._taken, self._known) for i in (instruction, made)):
             return False
         if made.shape.is_tuple and (
             made is self._computation.root
@@ -260,11 +262,14 @@ def _lies_between(instruction: Instruction, computation: Computation) -> bool:
     )
 
 
-def _may_join(instruction: Instruction, taken: set[Instruction]) -> bool:
+def _may_join(instruction: Instruction, taken: set[Instruction], known: Known) -> bool:
+    """Whether the instruction has a kernel that can run on blocks, and is in no group."""
+    return instruction not in taken and known.says(_runs_on_blocks, instruction)
+
+
+def _runs_on_blocks(instruction: Instruction) -> bool:
     """Whether the instruction has a kernel that can run on blocks."""
-    if instruction in taken or "control-predecessors" in instruction.attributes:
-        return False
-    if is_block_call(instruction):
+    if "control-predecessors" in instruction.attributes or is_block_call(instruction):
         return False
     if instruction.opcode == "fusion" and any(
         callee.fact(has_windows) for callee in instruction.called_computations()

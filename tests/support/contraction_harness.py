@@ -14,7 +14,9 @@ from hlo.backend.entry.kernel_modules import kernel_module
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel, KernelSequence
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.linking.toolchain import host_machine
+from hlo.ir.instruction import Instruction
 from hlo.machine import NAMED
 from tests.support.machines_here import runs_here
 
@@ -54,6 +56,18 @@ def fetches(sequence: KernelSequence) -> int:
     """Hints for factors in the code of kernels."""
     texts = [call.kernel.text for call in sequence.calls]
     return sum(text.count("prefetch") - text.count(WRITTEN) for text in texts)
+
+
+def normal_factors(root: Instruction) -> list[np.ndarray]:
+    """Numbers of a normal distribution for the operands of a product."""
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(o.shape.dims).astype(o.shape.dtype.numpy) for o in root.operands]
+
+
+def computed(root: Instruction, factors: list[np.ndarray], level: str) -> np.ndarray:
+    """A product by the kernels that a level has for it, three units at a time."""
+    result = np.empty(root.shape.dims, root.shape.dtype.numpy)
+    return Compiled(contraction_kernels(root, target_of(level)), level)(factors, result, 3)
 
 
 class Compiled:

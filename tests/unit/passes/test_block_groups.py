@@ -10,6 +10,7 @@ from hlo.analysis.block import Block, Cut
 from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
 from hlo.passes import block_alike
+from hlo.passes import block_fusion as fusing
 from hlo.passes.large_values import block_fusion
 from tests.support.attention_programs import attention
 
@@ -51,6 +52,22 @@ def test_products_are_looked_at_once_whatever_groups_they_are_tried_in(
     monkeypatch.setattr(blocking, "_operand_cuts", counted)
     assert block_fusion(module)
     assert any(one.opcode == "dot" for _, one, _, _ in asked)
+    assert len(asked) == len(set(asked))
+
+
+def test_whether_a_kernel_runs_on_blocks_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever groups meet the instruction."""
+    asked: list[Instruction] = []
+    runs_on_blocks = fusing._runs_on_blocks
+
+    def counted(one: Instruction) -> bool:
+        asked.append(one)
+        return runs_on_blocks(one)
+
+    module = driver.optimize(driver.parse(attention(12, 300)), "fusion")
+    monkeypatch.setattr(fusing, "_runs_on_blocks", counted)
+    assert block_fusion(module)
+    assert any(one.opcode == "dot" for one in asked)
     assert len(asked) == len(set(asked))
 
 

@@ -10,13 +10,14 @@ from msgspec import Struct
 
 from hlo.backend.kernels.contraction.packing.assembly_copies import (
     CHUNK,
+    bytes_ahead,
+    in_chunks,
     is_across,
-    is_along,
     panels_ahead,
     rows_at_once,
 )
 from hlo.backend.kernels.contraction.packing.form import Packing
-from hlo.backend.kernels.contraction.packing.interleaving import bytes_ahead
+from hlo.backend.kernels.contraction.packing.interleaving import bytes_ahead as words_ahead
 from hlo.backend.kernels.contraction.packing.panels import shares
 from hlo.backend.kernels.contraction.packing.runs import offsets_of, runs_ahead, runs_met
 from hlo.backend.kernels.contraction.packing.strided import stretch_of
@@ -53,7 +54,7 @@ def packing_nodes(packing: Packing, side: str, source: str, share: Share) -> Nod
     made = _Packing(packing, side, source, share)
     if packing.by_rows:
         return made.rows()
-    if is_along(packing):
+    if in_chunks(packing):
         return made.chunks()
     is_free = packing.source.is_free_contiguous or (
         packing.is_in_vectors and packing.source.is_made
@@ -124,7 +125,8 @@ class _Packing:
 
     def depths(self) -> Nodes:
         """One row of memory for all panels, or as many as a word has elements."""
-        joined, ahead = self.packing.source.joined, bytes_ahead(self.packing)
+        joined = self.packing.source.joined
+        ahead = words_ahead(self.packing) or bytes_ahead(self.packing)
         row: Nodes = (Prefetch(self.source, ahead),) if ahead else ()
         row += self._fill(f"words of {joined.group} rows of" if joined else "rows of")
         return (Loop(self._depths(), (Loop(self._panels(), row),)),)

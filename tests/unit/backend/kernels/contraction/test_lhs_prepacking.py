@@ -18,7 +18,7 @@ from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.planning import planned
 from hlo.ir.instruction import Instruction
 from hlo.machine import NAMED, Machine
-from tests.support.contraction_harness import Compiled, levels, target_of
+from tests.support.contraction_harness import computed, levels, normal_factors
 
 ZEN4 = NAMED["znver4"]
 
@@ -103,15 +103,10 @@ def test_bits_are_those_of_rows_copied_in_tiles(
     batch: str,
 ) -> None:
     root = product(dtype, dims, batch)
-    rng = np.random.default_rng(0)
-    factors = [rng.standard_normal(o.shape.dims).astype(o.shape.dtype.numpy) for o in root.operands]
-    found = []
+    factors, found = normal_factors(root), []
     for packs in (lambda plan: plan, _always):
         monkeypatch.setattr(sequence, "with_prepacked_lhs", packs)
-        result = np.empty(root.shape.dims, root.shape.dtype.numpy)
-        found.append(
-            Compiled(contraction_kernels(root, target_of(level)), level)(factors, result, 3)
-        )
+        found.append(computed(root, factors, level))
     assert found[0].tobytes() == found[1].tobytes()
     np.testing.assert_allclose(found[1], factors[0] @ factors[1], rtol=1e-3, atol=1e-3)
 
