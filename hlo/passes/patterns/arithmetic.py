@@ -35,6 +35,20 @@ def constant_to_the_right(root: Instruction) -> Instruction | None:
     return make(root, root.opcode, right, left, shape=root.shape)
 
 
+@rewrite("add", "multiply", "maximum", "minimum", "and", "or", "xor", operand="select")
+def select_both(root: Instruction) -> Instruction | None:
+    """select(p, x, y) op select(p, y, x) => x op y  for commutative op: the gradient of a floored
+    remainder adds what either case hands on.
+    """
+    first, second = root.operands
+    if first.opcode != "select" or second.opcode != "select":
+        return None
+    p, x, y = first.operands
+    if second.operands != (p, y, x) or not same_array(x.shape, root.shape):
+        return None
+    return make(root, root.opcode, x, y, shape=root.shape)
+
+
 @rewrite("add")
 def add_zero(root: Instruction) -> Instruction | None:
     """x + 0 => x  for integers and pred;  x + -0 => x  for floats"""
