@@ -30,6 +30,9 @@ EVEN_BLOCKS = 4  # So do these, if there are two threads or four.
 # What a block's values may take in the cache, beside the operands. A block's size says into which
 # products a product is cut, hence the order of additions, so that COMMON's caches decide.
 CACHE_BYTES = COMMON.second_cache.bytes * 3 // 4
+# The same where no member is a product, whose factors every block packs anew: smaller blocks cost
+# little, and a quarter of COMMON's cache is all that many machines have.
+LIGHT_CACHE_BYTES = CACHE_BYTES // 4
 # Where smaller blocks pack too often, they may take so many: a part of the cache that cores share.
 MOST_CACHE_BYTES = COMMON.last_cache.bytes
 LEAST_BLOCK_BYTES = 1 << 14  # In smaller blocks calls weigh more than what they do.
@@ -99,8 +102,9 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
         return None
     held = between - sum(m.shape.size_bytes for m in members if _takes_a_place(m, members, roots))
     blocks = [b for b in _blocks(roots) if _part(between, b) >= LEAST_BLOCK_BYTES]
-    near = [block for block in blocks if _part(held, block) <= CACHE_BYTES]
-    far = [b for b in blocks if CACHE_BYTES < _part(held, b) <= MOST_CACHE_BYTES]
+    limit = CACHE_BYTES if any(map(_shared_sides, members)) else LIGHT_CACHE_BYTES
+    near = [block for block in blocks if _part(held, block) <= limit]
+    far = [b for b in blocks if limit < _part(held, b) <= MOST_CACHE_BYTES]
     # What is a sum over blocks, and what can be cut, does not depend on the sizes.
     leads = {b.lead: b for b in blocks}
     sums = {lead: [root for root in roots if is_summed(root, b)] for lead, b in leads.items()}

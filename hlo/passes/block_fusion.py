@@ -148,8 +148,9 @@ def _regions(
     do: some of them are read by others too. For as many dimensions as give one; then without what
     others of it read in another way.
     """
-    for depth in range(min(DEEPEST, len(longer_dims(seed.shape)) - 1), 0, -1):
-        lead = longer_dims(seed.shape)[:depth]
+    dims = longer_dims(seed.shape)
+    for depth in range(min(DEEPEST, max(len(dims) - 1, 1)), 0, -1):
+        lead = dims[:depth]
         block = Block(lead, (1,) * depth)
         region = _Region(block, computation, taken, known).around(seed)
         if len(region) > 2:
@@ -176,6 +177,11 @@ def _cut_alike(region: Members, block: Block, known: Known) -> Members:
     return left
 
 
+def _work_count(members: Members) -> int:
+    """How many members compute something: results are named besides."""
+    return sum(m.opcode != "get-tuple-element" for m in members)
+
+
 class _Region:
     """Grows along large values through all that can be cut."""
 
@@ -194,7 +200,7 @@ class _Region:
             if one in members or not self.joins(one):
                 continue
             members[one] = None
-            if len(members) > MOST_MEMBERS:
+            if _work_count(members) > MOST_MEMBERS:
                 return {}
             waiting += [o for o in one.operands if is_large(o) or o.shape.is_tuple]
             is_sum = is_summed(one, self._block)

@@ -7,6 +7,7 @@ import pytest
 from hlo import driver
 from hlo.analysis import blocking
 from hlo.analysis.block import Block, Cut
+from hlo.analysis.block_size import block_of
 from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
 from hlo.passes import block_alike
@@ -135,3 +136,42 @@ def test_groups_that_need_results_of_each_other_are_not_both_made() -> None:
     driver.verify(module)
     assert is_topological(post_order(module.entry))
     assert sum(i.opcode == "fusion" for i in module.entry.instructions) == 1
+
+
+def stages(dims: str, count: int) -> str:
+    """Kernels with several results each, of which the next ones read all."""
+    a, pair = f"f32[{dims}]", f"(f32[{dims}], f32[{dims}], f32[{dims}], f32[{dims}])"
+    lines = ["HloModule stages"]
+    for n in range(count):
+        lines += [
+            f"stage{n} {{",
+            *(f"  p{k} = {a} parameter({k})" for k in range(4)),
+            f"  q0 = {a} multiply(p0, p1)",
+            f"  q1 = {a} add(p2, p3)",
+            f"  q2 = {a} subtract(q0, q1)",
+            f"  q3 = {a} divide(q1, p0)",
+            f"  ROOT t = {pair} tuple(q0, q1, q2, q3)",
+            "}",
+        ]
+    lines += ["ENTRY e {", *(f"  s0.{k} = {a} parameter({k})" for k in range(4))]
+    for n in range(count):
+        given = ", ".join(f"s{n}.{k}" for k in range(4))
+        lines.append(f"  f{n} = {pair} fusion({given}), kind=kLoop, calls=stage{n}")
+        lines += [
+            f"  s{n + 1}.{k} = {a} get-tuple-element(f{n}), index={k}" for k in range(4)
+        ]  # fmt: skip
+    last = ", ".join(f"s{count}.{k}" for k in range(4))
+    return "\n".join([*lines, f"  ROOT r = {pair} tuple({last})", "}"])
+
+
+@pytest.mark.parametrize("dims", ["1000000", "1000,1000"])
+def test_kernels_with_several_results_run_block_by_block_together(dims: str) -> None:
+    """Those of an array of one dimension too; that results are named counts for nothing."""
+    module = driver.parse(stages(dims, 9))
+    assert block_fusion(module)
+    fusions = [i for i in module.entry.instructions if i.opcode == "fusion"]
+    assert len(fusions) == 1
+    block = block_of(fusions[0])
+    assert block is not None
+    assert block.count >= 8
+    driver.verify(module)
