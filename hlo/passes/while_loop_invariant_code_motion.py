@@ -11,6 +11,7 @@ unchanged. Ops are pure, so that computing them for a loop without iterations do
     broadcast(cosine(b)), read by the body    =>   the cosine is; the broadcast stays in the body
 
     dot(x, convert(w)) of few rows            =>   stays: the product reads w, of fewer bytes
+    dot(x, f64 convert(w)), w near            =>   the conversion is computed before the loop
 
 What costs nothing inside a kernel does not leave by itself. Where it rests on work, the work
 leaves, and the loop reads the fewest bytes from which it has the value without doing the work.
@@ -32,6 +33,7 @@ from hlo.analysis.loop_state import (
     unchanged_elements,
 )
 from hlo.analysis.prologue_costs import Prologue, is_cheaper, is_streamed
+from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, callers, clone_instruction, post_order
 from hlo.ir.instruction import Instruction
@@ -187,6 +189,8 @@ def _is_pure(instruction: Instruction) -> bool:
 
 def _is_work(instruction: Instruction) -> bool:
     """Not what costs nothing, a fusion of such too, and not what reads little and writes much."""
+    if _is_wide_factor(instruction):
+        return True
     if instruction.opcode in FOLLOWING or _is_counted_mask(instruction):
         return False
     if instruction.opcode == "fusion":
@@ -194,6 +198,19 @@ def _is_work(instruction: Instruction) -> bool:
         if all(i.opcode in FOLLOWING for i in fused.instructions):
             return False
     return instruction.shape.size_bytes <= max(64, 4 * _bytes_read(instruction))
+
+
+def _is_wide_factor(instruction: Instruction) -> bool:
+    """Whether a product reads a conversion to f64 that stays near: in the loop each trip would
+    convert it again, and mostly write it to memory. Narrower types are left as they are: products
+    of them have instructions of their own.
+    """
+    return (
+        instruction.opcode == "convert"
+        and instruction.shape.dtype in (dt.F64, dt.C128)
+        and instruction.shape.size_bytes <= NEAR_BYTES
+        and any(user.opcode == "dot" for user in instruction.users)
+    )
 
 
 def _is_counted_mask(instruction: Instruction) -> bool:
