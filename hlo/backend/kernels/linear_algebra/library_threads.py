@@ -6,8 +6,6 @@ same mutex: the first finds out how many threads the library has, the last gives
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from hlo.backend.ir.called import as_function
 from hlo.backend.ir.interface import NULL, Field, prototype
 from hlo.backend.ir.kernel import Kernel
@@ -15,6 +13,7 @@ from hlo.backend.ir.procedure import Procedure
 from hlo.backend.ir.words import Word
 from hlo.backend.ir.writer import Writer
 from hlo.backend.kernels.linear_algebra.lapack_symbols import THREADS
+from hlo.once import once
 from hlo.ops.lapack_library import LibraryThreads
 
 INSIDE = Field(LibraryThreads.inside.offset, "i32")
@@ -25,7 +24,7 @@ LOCK = prototype("i32", "pthread_mutex_lock", "ptr")
 UNLOCK = prototype("i32", "pthread_mutex_unlock", "ptr")
 
 
-@lru_cache(maxsize=1)
+@once
 def entering() -> Kernel:
     """(): one thread, until as many have left."""
     p = Procedure(Writer(), ())
@@ -40,7 +39,7 @@ def entering() -> Kernel:
     return as_function(p.w, ())
 
 
-@lru_cache(maxsize=1)
+@once
 def leaving() -> Kernel:
     """(): the last gives the library its threads back."""
     p = Procedure(Writer(), ())
