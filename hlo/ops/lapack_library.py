@@ -68,15 +68,7 @@ class _Threads:
     def __init__(self) -> None:
         self.state = LibraryThreads()
         self._process = ctypes.CDLL(None)
-        file = getattr(_extension(), "__file__", None)
-        library = ctypes.CDLL(file) if file else None
-        self._get, self._set = (
-            next(
-                filter(None, (getattr(library, f"{p}{what}_num_threads", None) for p in _PREFIXES)),
-                None,
-            )
-            for what in ("get", "set")
-        )
+        self._get, self._set = _function("get_num_threads"), _function("set_num_threads")
         if self._get and self._set:
             self.state.get = ctypes.cast(self._get, ctypes.c_void_p).value
             self.state.set = ctypes.cast(self._set, ctypes.c_void_p).value
@@ -116,6 +108,15 @@ class _Threads:
             self._set(self.state.before)
         self.state.inside = 0
         self._open()
+
+
+def _function(name: str) -> ctypes._CFunctionType | None:
+    """OpenBLAS's function of a name, as the library behind the extension has it; None: it is
+    another library."""
+    file = getattr(_extension(), "__file__", None)
+    library = ctypes.CDLL(file) if file else None
+    found = (getattr(library, prefix + name, None) for prefix in _PREFIXES)
+    return next(filter(None, found), None)
 
 
 @once
