@@ -18,6 +18,7 @@ from hlo.analysis.blocking import inner_members, loop_of, needed
 from hlo.analysis.decisions import Decisions, decisions_of
 from hlo.analysis.fusibility import CONTRACTIONS, is_elementwise
 from hlo.analysis.large_values import LEAST_SAVED_BYTES, padded_bytes
+from hlo.analysis.seen_columns import says_seen
 from hlo.indexing.queries import operand_dims
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees
@@ -40,6 +41,9 @@ DEEPEST = 4
 WHOLE = 16  # Elements of a whole vector, of which parts of a dimension are multiples.
 MOST_OVERLAP = 16  # One in so many elements of a dimension may be computed twice.
 MOST_PARTS = 256
+# Rows of blocks of scores of which each row sees some, unless there are more than so many times as
+# many: what a block's last row sees is computed for all of them.
+LEAST_SEEING, MOST_SEEING, SEEING_PARTS = 32, 128, 8
 
 
 def block_of(fusion: Instruction) -> Block | None:
@@ -103,6 +107,8 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
     held = between - sum(m.shape.size_bytes for m in members if _takes_a_place(m, members, roots))
     blocks = [b for b in _blocks(roots) if _part(between, b) >= LEAST_BLOCK_BYTES]
     limit = CACHE_BYTES if any(map(_shared_sides, members)) else LIGHT_CACHE_BYTES
+    if any(map(says_seen, members)):
+        blocks = [b for b in blocks if _is_fine(b)] or blocks
     near = [block for block in blocks if _part(held, block) <= limit]
     far = [b for b in blocks if limit < _part(held, b) <= MOST_CACHE_BYTES]
     # What is a sum over blocks, and what can be cut, does not depend on the sizes.
@@ -121,6 +127,14 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
             if found is not None and _pays(roots, found, members, block, between):
                 return block
     return None
+
+
+def _is_fine(block: Block) -> bool:
+    """Whether a block has so few rows that they see about the same columns, and all blocks as many:
+    a last one of fewer new rows has sums of its own.
+    """
+    rows, size = block.lead[-1], block.sizes[-1]
+    return rows % size == 0 and LEAST_SEEING <= size <= max(MOST_SEEING, rows // SEEING_PARTS)
 
 
 def units_of(sums: Collection[Instruction], block: Block) -> int:

@@ -17,6 +17,20 @@ from msgspec import Struct
 from hlo.ir.instruction import Attributes, Instruction
 from hlo.ir.shape import Shape
 
+COLUMNS, ROWS = "columns", "rows"
+GRANULE = 64  # Bounds are multiples of so many elements, or where the dimension ends.
+
+
+class Seen(Struct, frozen=True):
+    """Of scores under a mask: which dimension is their rows, which their columns, and of some rows
+    after the others, (first row, behind the last one, first column, behind the last one), between
+    which columns their elements count for something.
+    """
+
+    row: int
+    column: int
+    spans: tuple[tuple[int, int, int, int], ...]
+
 
 class Decisions(Struct, frozen=True, omit_defaults=True):
     """block: a block's sizes in the leading dimensions of a fusion's results (block_size.py).
@@ -25,6 +39,11 @@ class Decisions(Struct, frozen=True, omit_defaults=True):
     is_overwritten: of memory without values, that the program fills all of it before it reads any.
     zeros: of a dot's factors: a factor's number, two of its dimensions, and the least and the most
     of (index in the second) - (index in the first) at which elements are not zero. The run looks.
+    seen: of scores under a mask, what nobody who reads the text may change: that all that is made
+    of other columns comes to nothing, as mask skipping has proved, and guards have found out.
+    bounded: of a member of a block, the dimension of which it has what the block's rows see alone
+    (-1: of all of them it has all). sums: what a reduce or dot adds up there: COLUMNS, a bounded
+    dimension; ROWS, another one, to what has been added up before.
     """
 
     block: tuple[int, ...] = ()
@@ -32,6 +51,9 @@ class Decisions(Struct, frozen=True, omit_defaults=True):
     loop_order: tuple[int, ...] = ()
     is_overwritten: bool = False
     zeros: tuple[tuple[int, int, int, int, int], ...] = ()
+    seen: Seen | None = None
+    bounded: int = -1
+    sums: str = ""
 
 
 class _Config(Struct, frozen=True):

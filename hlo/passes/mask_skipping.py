@@ -11,9 +11,8 @@ values, a row that sees nothing), all is computed.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from hlo.analysis.column_facts import ORDINARY, Guard
+from hlo.analysis.decisions import GRANULE, Decisions, Seen, config_of
 from hlo.analysis.fusibility import is_scalar_constant
 from hlo.analysis.large_values import LEAST_SCORES_BYTES
 from hlo.analysis.score_masks import Mask, masks_of
@@ -27,15 +26,13 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
 from hlo.passes.cse import cse
-from hlo.passes.dce import remove_unread
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
 from hlo.passes.loop_making import adopted, element, new_computation, parameter, reducer
-from hlo.passes.mask_bands import Band, held, joined, summed
+from hlo.passes.mask_guards import held
 
-LEAST_ROWS = 256  # Of a band, so that its blocks are as long as those of the whole.
-MOST_BANDS = 4  # Four leave out 3/8 of a triangle's square; each is compiled by itself.
-STRIPS = 16  # Parts of the columns of which bands take whole ones.
+LEAST_ROWS = 64  # Of a band.
+BANDS, STRIPS = 8, 16  # Parts of the rows, and of the columns, of which bands see whole ones.
 # How large factors of scores may be, as powers of two: the first that proves what a mask hides. 40
 # does for masks of -inf and of a type's least number, 12 for -1e9, 4 for -1e4 and scaled scores.
 FACTORS = (ORDINARY, 12, 6, 4)
@@ -56,7 +53,7 @@ def skip_masked_scores(module: Module) -> bool:
             if masked not in computation:
                 continue
             if (found := _bands(masked)) is not None and not _is_awaited(found[0], computation):
-                _Skipping(module, computation, *found).apply()
+                _Skipping(module, computation, masked, *found).apply()
                 changed = True
                 break  # what is left of it has been looked at
     if changed:
@@ -96,21 +93,24 @@ def _bands(masked: Instruction) -> tuple[Region, Bands] | None:
         region = region_around(masked, roles)
         if region is None or mask.shown not in region.members or _has_lookups(region):
             return None
-        asked = (_guarded(mask, ScoreFacts(region, Assumed(mask.far, most))) for most in FACTORS)
-        found = next((bands for bands in asked if bands is not None), None)
-        return None if found is None else (region, found)
+        for most in FACTORS:
+            assumed = Assumed(mask.far, most)
+            spans = _seen(mask, ScoreFacts(alone, assumed))
+            if spans and (found := _guarded(spans, ScoreFacts(region, assumed))) is not None:
+                return region, found
+        return None
     return None
 
 
-def _guarded(mask: Mask, scores: ScoreFacts) -> Bands | None:
+def _guarded(spans: list[Span], scores: ScoreFacts) -> Bands | None:
     """Bands, with what each asks for, where factors of scores are as small as is assumed."""
     found: Bands = []
-    for span in _seen(mask, scores) or ():
+    for span in spans:
         guards = _guards(scores, span)
         if guards is None:
             return None
         found.append((span, guards))
-    return found or None
+    return found
 
 
 def _has_lookups(region: Region) -> bool:
@@ -128,24 +128,49 @@ def _has_lookups(region: Region) -> bool:
 def _seen(mask: Mask, scores: ScoreFacts) -> list[Span] | None:
     """What each band of rows sees, if that is little enough."""
     region = scores.region
-    count = min(MOST_BANDS, region.rows // LEAST_ROWS)
+    count = min(BANDS, region.rows // LEAST_ROWS)
     if count < 2:
         return None
-    strip = -(-region.columns // STRIPS)
-    starts = [*range(0, region.columns, strip), region.columns]
-    size = -(-region.rows // count)
+    strips, size = _Strips(mask, scores), -(-region.rows // count)
     bands: list[Span] = []
     for first in range(0, region.rows, size):
-        last = min(first + size, region.rows)
-        strips = [Span(first, last, a, b) for a, b in pairwise(starts)]
-        hidden = [scores.is_masked(mask, s) for s in strips]
-        if all(hidden):
+        span = strips.seen(first, min(first + size, region.rows))
+        if span is None:
             return None
-        begin = hidden.index(False)
-        end = len(hidden) - hidden[::-1].index(False)
-        bands.append(Span(first, last, starts[begin], starts[end]))
+        bands.append(span)
     area = sum((b.last - b.first) * (b.end - b.start) for b in bands)
     return bands if area <= MOST_SEEN * region.rows * region.columns else None
+
+
+class _Strips:
+    """Columns in strips, of which some rows see a stretch, near that of the rows before."""
+
+    def __init__(self, mask: Mask, scores: ScoreFacts) -> None:
+        self._mask, self._scores = mask, scores
+        columns = scores.region.columns
+        strip = -(-columns // (STRIPS * GRANULE)) * GRANULE
+        self._starts = [*range(0, columns, strip), columns]
+        self._begin = self._end = 0
+
+    def seen(self, first: int, last: int) -> Span | None:
+        """Of these rows; None where they see nothing."""
+        starts, most = self._starts, len(self._starts) - 1
+
+        def is_masked(begin: int, end: int) -> bool:
+            part = Span(first, last, starts[begin], starts[end])
+            return begin == end or self._scores.is_masked(self._mask, part)
+
+        while self._begin > 0 and not is_masked(0, self._begin):
+            self._begin -= 1
+        while self._begin < most and is_masked(0, self._begin + 1):
+            self._begin += 1
+        if self._begin == most:
+            return None
+        while self._end < most and not is_masked(self._end, most):
+            self._end += 1
+        while self._end > self._begin + 1 and is_masked(self._end - 1, most):
+            self._end -= 1
+        return Span(first, last, starts[self._begin], starts[self._end])
 
 
 def _guards(scores: ScoreFacts, seen: Span) -> frozenset[Guard] | None:
@@ -162,13 +187,20 @@ def _guards(scores: ScoreFacts, seen: Span) -> frozenset[Guard] | None:
 
 
 class _Skipping:
-    """Puts bands in the place of a region."""
+    """Says of a region's scores what is seen, and has its results computed anew where that does not
+    hold.
+    """
 
     def __init__(
-        self, module: Module, computation: Computation, region: Region, bands: Bands
+        self,
+        module: Module,
+        computation: Computation,
+        masked: Instruction,
+        region: Region,
+        bands: Bands,
     ) -> None:
-        self._module, self._computation, self._region = module, computation, region
-        self._bands = [(Band(region, span), guards) for span, guards in bands]
+        self._module, self._computation, self._masked = module, computation, masked
+        self._region, self._bands = region, bands
         self._order = [i for i in post_order(computation) if i in region.members]
         self._levels = region.levels(post_order(computation))
         like = self._order[0]
@@ -178,63 +210,63 @@ class _Skipping:
         """Level by level: what is outside of the region and inside of it again comes later."""
         levels, outputs = self._levels, list(self._region.outputs())
         for level in sorted({levels[member] for member in self._order}):
-            for member in self._order:
-                if levels[member] == level:
-                    for band, _ in self._bands:
-                        band.copy(member)
             if given := [o for o in outputs if levels[o] == level]:
                 self._check(given, level)
-        remove_unread(self._computation, self._order)
+        spans = tuple((s.first, s.last, s.start, s.end) for s, _ in self._bands)
+        self._say(self._masked, spans)
         self._computation.reorder(post_order(self._computation))
 
+    def _say(self, masked: Instruction, spans: tuple[tuple[int, int, int, int], ...]) -> None:
+        roles = self._region.members[self._masked]
+        assert roles.row is not None, "scores have both"
+        assert roles.column is not None, "scores have both"
+        said = config_of(Decisions(seen=Seen(roles.row, roles.column, spans)))
+        attributes = {**masked.attributes, "backend_config": said}
+        assert masked.computation is not None, "in a computation"
+        masked.computation.set_attributes(masked, attributes)
+
     def _check(self, outputs: list[Instruction], level: int) -> None:
-        """Outputs of bands if the guards hold, else of all scores; they take the outputs' place."""
+        """Outputs as they are if the guards hold, else of all scores, for who is outside.
+
+        All scores give what guards look at, too: then both are made by the same kernels.
+        """
+        members, root = self._region.members, self._computation.root
+        outside = {o: [u for u in o.users if u not in members] for o in outputs}
         like = outputs[-1]
-        values = [self._put_together(output) for output in outputs]
-        bands = make(like, "tuple", *values)
         needed = _needed(outputs, self._region)
+        guards = self._asked(needed, level)
+        results = list(dict.fromkeys((*outputs, *(g.value for g in guards if g.value in needed))))
+        kept = make(like, "tuple", *results)
         whole = [m for m in self._order if m in needed]
         read = dict.fromkeys(o for m in whole for o in m.operands if o not in needed)
         given = [o for o in read if not is_scalar_constant(o)]
         others = make(like, "tuple", *given)
-        branches = self._kept(bands), self._whole(whole, given, outputs)
+        branches = self._kept(kept), self._whole(whole, given, results)
         chosen = make(
-            like, "conditional", self._hold(needed, level), bands, others,
+            like, "conditional", self._hold(guards), kept, others,
             true_computation=branches[0], false_computation=branches[1],
         )  # fmt: skip
         for number, output in enumerate(outputs):
-            self._replace(output, element(chosen, number))
-
-    def _replace(self, output: Instruction, final: Instruction) -> None:
-        """What is outside of the region, and of its copies, reads the result that was chosen."""
-        for user in tuple(output.users):
-            if user not in self._region.members:
+            final = element(chosen, number)
+            for user in outside[output]:
                 operands = [final if o is output else o for o in user.operands]
                 self._computation.set_operands(user, operands)
-        if self._computation.root is output:
-            self._computation.root = final
+            if root is output:
+                self._computation.root = final
 
-    def _put_together(self, output: Instruction) -> Instruction:
-        roles = self._region.members[output]
-        parts = [band.copies[output] for band, _ in self._bands]
-        if roles.row is not None:
-            return joined(parts, roles.row)
-        wide = [
-            band.widened(output, part) for (band, _), part in zip(self._bands, parts, strict=True)
-        ]
-        return summed(wide, output.shape.dtype)
-
-    def _hold(self, needed: set[Instruction], level: int) -> Instruction:
-        """pred[]: whether all guards hold that are about what is needed."""
-        found: dict[tuple[Guard, Instruction], None] = {}
-        for band, guards in self._bands:
+    def _asked(self, needed: set[Instruction], level: int) -> list[Guard]:
+        """The guards that are about what is needed."""
+        found: dict[Guard, None] = {}
+        for _, guards in self._bands:
             for guard in sorted(guards, key=lambda g: (g.value.name, g.what.name)):
-                if guard.value in self._region.members:
-                    if guard.value in needed:
-                        found[guard, band.copies[guard.value]] = None
-                elif self._levels[guard.value] <= level:
-                    found[guard, guard.value] = None
-        hold = [held(guard, value, self._all_of) for guard, value in found]
+                is_member = guard.value in self._region.members
+                if guard.value in needed if is_member else self._levels[guard.value] <= level:
+                    found[guard] = None
+        return list(found)
+
+    def _hold(self, guards: list[Guard]) -> Instruction:
+        """pred[]: whether all guards hold."""
+        hold = [held(guard, guard.value, self._all_of) for guard in guards]
         every = hold[0]
         for one in hold[1:]:
             every = make(one, "and", every, one)
@@ -260,6 +292,8 @@ class _Skipping:
             operands = tuple(twins[o] for o in member.operands)
             twins[member] = made.adopt(clone_instruction(member, operands))
         made.root = make(whole, "tuple", *(twins[o] for o in outputs))
+        if self._masked in twins:
+            self._say(twins[self._masked], ((0, self._region.rows, 0, self._region.columns),))
         return adopted(self._module, outputs[0], made)
 
 

@@ -76,6 +76,9 @@ class Elemental:
         self.scratch_bytes = 0  # How much of it the kernel needs.
         self.scratch_used = 0  # What the nest at hand has taken (kernels/thread_memory.py).
         self.storage_use = StorageUse()
+        # Of a bounded kernel: between which columns it runs, and the reductions that keep to it.
+        self.bounds: tuple[Value, Value] | None = None
+        self.bounded: set[Instruction] = set()
         # a reduction's elements are being evaluated: what it asks is no stage
         self.is_reducing = False
         self._in_order = False  # the operands of an elementwise tree are being evaluated in order

@@ -21,10 +21,10 @@ from hlo.backend.emitters.horizontal_reduction import Accumulators, HorizontalRe
 from hlo.backend.emitters.reading import shown
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
-from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_within
+from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_bounded, lane_loop_within
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.expression import Path
-from hlo.backend.loops.reductions import kinds_of, reduced_arrays, reduction_form
+from hlo.backend.loops.reductions import kinds_of, reduced_arrays, reduction_form, says_sums
 from hlo.backend.loops.schedule import Axis, Join, Reduction, Role, Source, Tree
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
@@ -254,6 +254,8 @@ class Space(Struct):
             if within is None:
                 return lane_loop(nest, low, high - low, lanes, unroll, values, run)
             begin, end = (nest.w.binary("sub", bound, nest.scalar(first)) for bound in within)
+            if self.instruction in self.elemental.bounded:
+                return lane_loop_bounded(nest, limits, (begin, end), lanes, unroll, values, run)
             return lane_loop_within(nest, limits, (begin, end), lanes, unroll, values, run)
 
         def joined(a: list[Value], b: list[Value]) -> list[Value]:
@@ -285,6 +287,9 @@ class Space(Struct):
         """Between which the axis runs; None for all of it."""
         if not axis.is_bounded:
             return None
+        if says_sums(self.elemental.expression, self.instruction):
+            self.elemental.bounded.add(self.instruction)
+            return self.elemental.bounds
         from hlo.backend.emitters.ranges import reduced_bounds  # few reductions are masked
 
         return reduced_bounds(self.elemental, self.instruction, indices, axis.extent)

@@ -21,6 +21,9 @@ _T = TypeVar("_T")
 # The parameters of every kernel.
 PARAMETERS = (Value("%buffers", "ptr"), Value("%begin", "i64"), Value("%end", "i64"))
 BUFFERS, BEGIN, END = PARAMETERS
+# Those of a bounded kernel, which runs all its units: between which columns.
+BOUNDED_PARAMETERS = (BUFFERS, Value("%low", "i64"), Value("%high", "i64"))
+_, LOW, HIGH = BOUNDED_PARAMETERS
 
 
 class Data(Struct, frozen=True):

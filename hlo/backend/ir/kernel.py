@@ -54,6 +54,8 @@ class Kernel(Struct, frozen=True):
     own: leaves of which units in order touch one part after the other (loops/own_leaves.py).
     bytes_moved, flops: bytes read and written and arithmetic operations of the whole kernel, for
     the cost model.
+    is_bounded: it is called with the bounds of what a block has of a dimension, in place of a range
+    of units, and runs all of them (analysis/seen_columns.py).
     packed_bytes: what a range of units packs before its first one, and again for each further one
     of the `packed_runs` runs of units that share it.
     """
@@ -74,6 +76,7 @@ class Kernel(Struct, frozen=True):
     packed_bytes: int = 0
     packed_runs: int = 1
     work: Work | None = None  # what an estimate goes by; None: by bytes_moved and flops
+    is_bounded: bool = False
     is_open: bool = False  # whether it may run for ever: nobody knows how often its loops run
 
     @property

@@ -14,7 +14,14 @@ from collections.abc import Hashable, Iterable, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hlo.backend.ir.functions import BUFFERS, PARAMETERS, Data, Definition, Function
+from hlo.backend.ir.functions import (
+    BOUNDED_PARAMETERS,
+    BUFFERS,
+    PARAMETERS,
+    Data,
+    Definition,
+    Function,
+)
 from hlo.backend.ir.records import (
     Alloca,
     Arithmetic,
@@ -125,6 +132,11 @@ class Writer(Struct):
         """The kernel's function of which this is the body."""
         self.ret()
         return self.function(ends_line=True)
+
+    def bounded_function(self) -> Function:
+        """The same of a kernel that is called with bounds."""
+        self.ret()
+        return self.function(BOUNDED_PARAMETERS, ends_line=True)
 
     def buffer_address(self, place: int) -> Value:
         """An address from the kernel's table; called at its head."""

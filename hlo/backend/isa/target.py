@@ -29,7 +29,8 @@ class Target(Struct, frozen=True):
     little code is worth more than fast code, where results do not depend on it. seeks_lapack:
     whether LAPACK's routines have to be found in this process; else whoever links the code has
     them all. is_alone: whether one thread runs all of it: what only several make fast is left out,
-    where results do not depend on it.
+    where results do not depend on it. is_bounded: whether what instructions say of bounded
+    dimensions is so: of a block's alone.
     """
 
     machine: Machine
@@ -40,6 +41,7 @@ class Target(Struct, frozen=True):
     is_small: bool = False
     seeks_lapack: bool = True
     is_alone: bool = False
+    is_bounded: bool = False
 
     @property
     def vector_bytes(self) -> int:

@@ -11,14 +11,24 @@ is one kernel of three stages per row.
 
 from __future__ import annotations
 
-from hlo.analysis.decisions import decisions_of
+from msgspec.structs import replace
+
+from hlo.analysis.decisions import COLUMNS, decisions_of
 from hlo.analysis.leaves import leaves_of
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.structural import elemental_of
-from hlo.backend.ir.functions import BEGIN, END, Function
+from hlo.backend.ir.functions import (
+    BEGIN,
+    BOUNDED_PARAMETERS,
+    END,
+    HIGH,
+    LOW,
+    PARAMETERS,
+    Function,
+)
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.records import Label
-from hlo.backend.ir.writer import Writer
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.lower import lower
 from hlo.backend.kernels.stored import enter_outputs
@@ -42,6 +52,19 @@ from hlo.ops.effects import with_callees
 
 def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
     """The kernel of a fusion or of one op; HloError "unsupported" where it is left to others."""
+    if target.is_bounded:
+        from hlo.analysis.seen_columns import is_told  # of blocks of scores alone
+
+        if not is_told(instruction):
+            return _made(instruction, replace(target, is_bounded=False))[0]
+        made, kept = _made(instruction, target)
+        if kept.issuperset(m for m in with_callees(instruction) if decisions_of(m).sums == COLUMNS):
+            return made
+    return _made(instruction, replace(target, is_bounded=False))[0]
+
+
+def _made(instruction: Instruction, target: Target) -> tuple[Kernel, set[Instruction]]:
+    """The kernel, and of a bounded one the reductions that keep to the bounds."""
     expression, lanes = Expression(target), lanes_of(instruction, target)
     expression.is_raw = _only_moves(instruction)
     count = enter_operands(expression, instruction)
@@ -55,10 +78,12 @@ def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
     elemental.scratch_slot = count + len(leaves_of(instruction.shape))
     record = elemental.nest.begin_record() if target.schedules is not None else None
     begin, end, units = BEGIN, END, total_of(spans)
+    if target.is_bounded:
+        begin, end, elemental.bounds = w.int(0), w.int(units), (LOW, HIGH)
     for schedule, span in zip(schedules, spans, strict=True):
         lower(elemental, schedule, *unit_limits(w, span, begin, end, units))
     assert elemental.nest.depth == 0, "all loops are closed"
-    function = function_of(w)
+    function = function_of(w, BOUNDED_PARAMETERS if target.is_bounded else PARAMETERS)
     if target.schedules is not None and record is not None:
         from hlo.backend.kernels.lower_squares import are_fenced
         from hlo.backend.loops.nests import loop_nests  # for --emit=loops alone
@@ -69,7 +94,7 @@ def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
         shown = LoopSchedule(units, elemental.scratch_bytes, nests, _tables(elemental))
         target.schedules.enter(function.text, shown, record)
     domains = [schedule.domain for schedule in schedules]
-    return Kernel(
+    made = Kernel(
         function,
         units,
         *w.beside,
@@ -81,7 +106,9 @@ def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
         flops=costs.flops(domains) * target.lanes(F32) // lanes,
         own=own_leaves(expression, outputs, schedules, count),
         is_open=any(domain.trace.is_open for domain in domains),
+        is_bounded=target.is_bounded,
     )
+    return made, elemental.bounded
 
 
 def _tables(elemental: Elemental) -> tuple[Table, ...]:
@@ -91,10 +118,10 @@ def _tables(elemental: Elemental) -> tuple[Table, ...]:
     return tuple(table_of(expression, c) for c in chains if ("table", c.root, c.source) in known)
 
 
-def function_of(w: Writer) -> Function:
+def function_of(w: Writer, parameters: tuple[Value, ...] = PARAMETERS) -> Function:
     """The kernel's function around what was written."""
     w.ret()
-    return Function(records=[Label("entry"), *w.records])
+    return Function(records=[Label("entry"), *w.records], parameters=parameters)
 
 
 def _arrays(shape: Shape) -> list[Shape]:

@@ -19,7 +19,12 @@ from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.kept import KeptBlock, KeptStrip, kept_of
 from hlo.backend.kernels.prefetching import fetched, prefetch_rows
 from hlo.backend.kernels.stored import memory_of, place_of, store
-from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_between, masked_loop
+from hlo.backend.lanes.lane_loops import (
+    lane_loop,
+    lane_loop_between,
+    lane_loop_within,
+    masked_loop,
+)
 from hlo.backend.lanes.row_stores import store_all
 from hlo.backend.loops.domain import is_within, traced
 from hlo.backend.loops.nest_schedule import NestSchedule
@@ -193,6 +198,9 @@ class _Lowering:
             self._overlapping(axis, low, high, body)
         elif axis.tail is Tail.PREDICATED:
             masked_loop(nest, low, high, (0, length), lanes, body, unroll)
+        elif limits is None and axis.is_bounded and self.elemental.bounds is not None:
+            bounds = self.elemental.bounds
+            lane_loop_within(nest, (0, length), bounds, lanes, unroll, [], static)
         elif limits is None:
             shortens = axis.tail is Tail.SHORT
             lane_loop(nest, 0, length, lanes, unroll, [], static, shortens=shortens)

@@ -77,6 +77,37 @@ def lane_loop_within(
     return lane_loop(nest, low, high - low, lanes, unroll, carried, body)
 
 
+def lane_loop_bounded(
+    nest: Nest,
+    limits: tuple[int, int],
+    bounds: tuple[Value, Value],
+    lanes: int,
+    unroll: int,
+    carried: list[Value],
+    body: LaneBody,
+) -> list[Value]:
+    """As `lane_loop` over what of [limits) is within [bounds), known at run time: multiples of a
+    round's step, or where all limits end.
+    """
+    w, (low, high), (begin, end) = nest.w, limits, bounds
+    step = lanes * unroll
+    last = high - (high - low) % step
+    if last > low:
+        first = w.intrinsic("llvm.smax", "i64", begin, w.int(low))
+        behind = w.intrinsic("llvm.smin", "i64", end, w.int(last))
+        run = _round(nest, (low, last), lanes, unroll, body)
+        carried = nest.loop(first, behind, step, carried, run)
+    if last == high:
+        return carried
+    is_met = w.compare("icmp sgt", end, w.int(last))
+    once = w.select(is_met, w.int(1), w.int(0))
+
+    def rest(_: Value, values: list[Value]) -> list[Value]:
+        return lane_loop(nest, last, high - last, lanes, unroll, values, body)
+
+    return nest.loop(w.int(0), once, 1, carried, rest)
+
+
 def _round(
     nest: Nest, limits: tuple[int, int], lanes: int, unroll: int, body: LaneBody
 ) -> Callable[[Value, list[Value]], list[Value]]:

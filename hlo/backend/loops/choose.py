@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
+from hlo.analysis.decisions import decisions_of
 from hlo.backend.loops.choose_lanes import choose_lanes, choose_strip, rows_of_few
 from hlo.backend.loops.choose_prefetches import choose_prefetches
 from hlo.backend.loops.choose_rows import choose_rows
@@ -21,6 +24,8 @@ from hlo.backend.loops.domain import Domain, domains_of, looped
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.nest_schedule import NestSchedule, serial
 from hlo.backend.loops.outputs import Output
+from hlo.backend.loops.schedule import Tail
+from hlo.indexing import affine
 
 
 def schedules_of(
@@ -47,4 +52,25 @@ def _chosen(expression: Expression, box: Domain, lanes: int, said: tuple[int, ..
 
         schedule = choose_streams(expression, schedule, lanes)
     schedule = choose_rows(choose_stages(expression, schedule))
-    return choose_prefetches(expression, choose_tail(schedule))
+    schedule = choose_tail(schedule)
+    if expression.target.is_bounded:
+        schedule = _bounded(schedule)
+    return choose_prefetches(expression, schedule)
+
+
+def _bounded(schedule: NestSchedule) -> NestSchedule:
+    """The lanes' rounds that meet what the block's rows see, if all results have columns that lanes
+    run over; others compute all of them, which nobody reads."""
+    vector, domain = schedule.vector, schedule.domain
+    if vector is None or schedule.block or schedule.walks or schedule.inner:
+        return schedule
+    if vector.tail not in (Tail.NONE, Tail.MASKED, Tail.SHORT):
+        return schedule
+    own = affine.of(domain.variables[vector.loop])
+    index = domain.index([affine.of(v) for v in domain.variables])
+    for output in domain.outputs:
+        column = decisions_of(output.source).bounded
+        if not 0 <= column < len(index) or index[column] != own:
+            return schedule
+    axes = tuple(replace(a, is_bounded=a is vector) for a in schedule.axes)
+    return replace(schedule, axes=axes)

@@ -97,7 +97,8 @@ def print_axis(axis: Axis) -> str:
 
 
 def _extent(axis: Axis) -> str:
-    return f"{axis.extent} of {axis.of}" if axis.of > axis.extent else str(axis.extent)
+    part = "what a mask leaves of " if axis.is_bounded else ""
+    return part + (f"{axis.extent} of {axis.of}" if axis.of > axis.extent else str(axis.extent))
 
 
 def _step(axis: Axis) -> str:
@@ -140,9 +141,8 @@ def _reduction(node: Reduction) -> str:
 
 def _reduced(axis: Axis) -> str:
     written = ", written out" if axis.role is Role.UNROLLED else ""
-    part = "what a mask leaves of " if axis.is_bounded else ""
     steps = f"{_step(axis)}{written}{_blocks(axis)}{_tail(axis)}"
-    return f"{axis.name} in {part}{_extent(axis)}{steps}"
+    return f"{axis.name} in {_extent(axis)}{steps}"
 
 
 def _cache(node: Cache) -> str:

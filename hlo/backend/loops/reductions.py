@@ -19,6 +19,7 @@ from math import prod
 
 from msgspec import Struct
 
+from hlo.analysis.decisions import COLUMNS, GRANULE, decisions_of
 from hlo.analysis.fusibility import MOVEMENT
 from hlo.analysis.reducers import Reducer, reducer_of
 from hlo.backend.loops.expression import Expression
@@ -123,6 +124,9 @@ def _across(asked: _Asked, full: int, saved: Collection[Instruction]) -> Reducti
     *rows, length = reduced_extents(asked.expression, reduce, asked.indices[0])
     lanes = covering(length, full)
     unroll = _unroll(reducer, -(-length // lanes), results)
+    is_told = says_sums(asked.expression, reduce) and not rows and lanes <= GRANULE
+    if is_told:
+        unroll = min(unroll, GRANULE // lanes)
     step = lanes * unroll
     rounds = -(-length // step)
     is_long = _rounds(reducer, kinds_of(reduce)) and prod(rows) * rounds > BLOCK
@@ -130,7 +134,7 @@ def _across(asked: _Asked, full: int, saved: Collection[Instruction]) -> Reducti
     blocks = (*(n * size for n in sizes_of(length // size)), size)
     tail = Tail.MASKED if length % lanes else Tail.SHORT if length % step else Tail.NONE
     may_leave_out = not rows and rounds >= LEAST_ROUNDS and not _fills(asked, saved)
-    is_bounded = may_leave_out and _is_masked(asked, length)
+    is_bounded = is_told or (may_leave_out and _is_masked(asked, length))
     last = Axis(
         axis_name(len(rows), "r"), length, Role.VECTOR, step, lanes, tail,
         blocks=blocks if is_long and length >= size else (), is_bounded=is_bounded,
@@ -145,6 +149,11 @@ def _across(asked: _Asked, full: int, saved: Collection[Instruction]) -> Reducti
         tree=Tree.BLOCKS if is_long else Tree.IN_ORDER,
         join=_join(asked) if lanes > 1 else Join.NONE,
     )
+
+
+def says_sums(expression: Expression, reduce: Instruction) -> bool:
+    """Whether a reduction in a block meets what the block's rows see alone."""
+    return expression.target.is_bounded and decisions_of(reduce).sums == COLUMNS
 
 
 def _meets_a_choice(asked: _Asked) -> bool:

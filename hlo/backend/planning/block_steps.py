@@ -46,10 +46,20 @@ def has_open_loops(steps: Sequence[Step]) -> bool:
 
 
 class BlockSteps:
-    """Writes the steps of a block. row: how many blocks add to one sum."""
+    """Writes the steps of a block. row: how many blocks add to one sum. bounds: what bounded
+    kernels are called with.
+    """
 
-    def __init__(self, w: Writer, program: Program, body: CutBody, row: int) -> None:
+    def __init__(
+        self,
+        w: Writer,
+        program: Program,
+        body: CutBody,
+        row: int,
+        bounds: tuple[Value, Value] | None = None,
+    ) -> None:
         self.w, self.named = w, Named(w)
+        self.bounds = bounds
         self.program, self.body, self.row = program, body, row
         self.names = [symbol(k) for k in program.kernels]
         self._count = 0
@@ -167,4 +177,8 @@ class BlockSteps:
     def _call(self, step: KernelStep) -> None:
         w, number = self.w, self._number()
         row = self.named.address(f"row{number}", TABLE, w.int(step.slot), "ptr")
-        w.call(self.names[step.kernel], row, w.int(0), w.int(step.units))
+        between = w.int(0), w.int(step.units)
+        if self.program.kernels[step.kernel].is_bounded:
+            assert self.bounds is not None, "a block of what is seen"
+            between = self.bounds
+        w.call(self.names[step.kernel], row, *between)

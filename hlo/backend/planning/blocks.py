@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.analysis.block import Block, Span
 from hlo.analysis.block_cutting import (
@@ -29,6 +30,7 @@ from hlo.analysis.block_cutting import (
 from hlo.analysis.block_size import block_of, sum_parts
 from hlo.analysis.blocking import number
 from hlo.analysis.leaves import leaf_path, leaves_of
+from hlo.analysis.seen_columns import Bounds, adds_bounded, bounds_of
 from hlo.attributes.aliasing import InputAlias
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.functions import PARAMETERS, Data, Function
@@ -38,7 +40,7 @@ from hlo.backend.ir.records import Alloca
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.loops.schedule import Plan
-from hlo.backend.planning.allocations import AllocationKind
+from hlo.backend.planning.allocations import AllocationKind, BufferPlan
 from hlo.backend.planning.block_parts import with_parts
 from hlo.backend.planning.block_sharing import kept_leaves, shared_calls, whole_parameters
 from hlo.backend.planning.block_steps import TABLE, BlockSteps, are_plain, has_open_loops
@@ -79,13 +81,14 @@ def blocked_kernels(
     if block is None:
         return None
     body = cut_computation(callee, block)
-    module = _module_of(body)
-    order = schedule(module)
-    whole = whole_parameters(body)
-    known = implementations(order, target, lambda i, _: makers(i, kept_leaves(order, i, whole)))
-    if any(isinstance(i, HostCall) for i in known.values()):
+    bounds = bounds_of(callee, body, block)
+    planned = _planned(body, target, makers, bounds)
+    if planned is None and bounds is not None:
+        body, bounds = cut_computation(callee, block), None
+        planned = _planned(body, target, makers, bounds)
+    if planned is None:
         return None
-    plan = assign(order, known, target.machine, whole)
+    plan = planned
     program = program_of(plan, 1, target.machine)
     if not are_plain(program.steps):
         return None
@@ -96,7 +99,7 @@ def blocked_kernels(
         return None
     first = len(instruction.operands) + len(leaves_of(instruction.shape))
     calls, shared = shared_calls(plan, body, first, kept)
-    loop = _BlockLoop(instruction, block, body, program, len(shared))
+    loop = _BlockLoop(instruction, block, body, program, len(shared), bounds)
     made = loop.kernel(target.machine)
     sizes = " x ".join(map(str, block.sizes))
     lines = [f"{block.count} blocks of {sizes}, each through all functions"]
@@ -114,6 +117,25 @@ def blocked_kernels(
     return with_parts(
         instruction, before, shown, totals, loop.parts, lambda i: implement(i, target, makers)
     )
+
+
+def _planned(
+    body: CutBody, target: Target, makers: KernelMakers, bounds: Bounds | None
+) -> BufferPlan | None:
+    """The block's kernels and buffers; None where a member has no kernel of its family, or one that
+    keeps to bounds where it has to.
+    """
+    module, whole = _module_of(body), whole_parameters(body)
+    order = schedule(module)
+    own = replace(target, is_bounded=bounds is not None)
+    known = implementations(order, own, lambda i, _: makers(i, kept_leaves(order, i, whole)))
+    for instruction, made in known.items():
+        if isinstance(made, HostCall):
+            return None
+        is_kept = any(call.kernel.is_bounded for call in made.calls)
+        if bounds is not None and adds_bounded(instruction) and not is_kept:
+            return None
+    return assign(order, known, target.machine, whole)
 
 
 def _module_of(body: CutBody) -> Module:
@@ -169,8 +191,10 @@ class _BlockLoop:
         body: CutBody,
         program: Program,
         shared: int,
+        bounds: Bounds | None,
     ) -> None:
         self.instruction, self.block, self.body, self.program = instruction, block, body, program
+        self.bounds = bounds
         self.spans: dict[Span, None] = {block.all: None}
         self.heads = block.parts(block.depth - 1)
         self.row = block.count // self.heads  # blocks along the last dimension
@@ -287,7 +311,8 @@ class _BlockLoop:
             self._store_address(place, part)
         if self.body.has_totals:
             self._clear_totals()
-        BlockSteps(w, self.program, self.body, self.row).write()
+        between = self._between() if self.bounds is not None else None
+        BlockSteps(w, self.program, self.body, self.row, between).write()
         for result, offset in self.same.items():
             target = self.bases[self._result(result).buffer]
             source = self._scratch(f"same{result.leaf}", offset)
@@ -298,6 +323,19 @@ class _BlockLoop:
         w.branch("test")
         w.label("done")
         w.ret()
+
+    def _between(self) -> tuple[Value, Value]:
+        """The block's bounds, from a table of those of all blocks in a row."""
+        assert self.bounds is not None, "a block of what is seen"
+        numbers = ", ".join(f"i64 {n}" for pair in self.bounds.of_blocks for n in pair)
+        name, kind = ".block_bounds", f"[{2 * len(self.bounds.of_blocks)} x i64]"
+        text = f"@{name} = private unnamed_addr constant {kind} [{numbers}], align 8"
+        self.globals.append(Data(name, text))
+        n, w = self.named, self.w
+        pair = n.binary("bounds.number", "mul", Value("%inner", "i64"), w.int(2))
+        low = n.address("bounds.low", Value(f"@{name}", "ptr"), pair, "i64")
+        high = n.address("bounds.high", low, w.int(1), "i64")
+        return n.load("low", "i64", low, 8), n.load("high", "i64", high, 8)
 
     def _write_indices(self, block: Value) -> None:
         """Where a block begins in the spans that are used, each seen as one dimension."""

@@ -7,6 +7,7 @@ import pytest
 
 from hlo import driver
 from hlo.analysis.column_facts import What
+from hlo.analysis.decisions import decisions_of
 from hlo.analysis.score_region import Roles, region_around
 from hlo.analysis.skipped_columns import ScoreFacts, Span
 from hlo.ir.instruction import Instruction
@@ -94,10 +95,11 @@ def holds(text: str, arrays: list[np.ndarray]) -> bool:
     return bool(np.asarray(driver.compile(driver.parse(driver.to_text(module)))(*arrays)))
 
 
-def widths(module: Module) -> list[int]:
-    """Of the products of scores that are no branch's."""
-    dots = [i for i in module.entry.instructions if i.opcode == "dot"]
-    return sorted({i.shape.dims[-1] for i in dots if i.shape.dims[-1] != 16})
+def seen(module: Module) -> list[tuple[int, int]]:
+    """The columns that bands of rows see, as the entry says."""
+    (said,) = {s for i in module.entry.instructions if (s := decisions_of(i).seen) is not None}
+    assert [first for first, *_ in said.spans] == [138 * n for n in range(8)]
+    return [(start, end) for *_, start, end in said.spans]
 
 
 def whole_and_skipped(text: str, arrays: list[np.ndarray]) -> tuple[list[np.ndarray], ...]:
@@ -116,15 +118,18 @@ def whole_and_skipped(text: str, arrays: list[np.ndarray]) -> tuple[list[np.ndar
 def test_rows_see_the_columns_up_to_their_own() -> None:
     module = skipping(causal(1, LENGTH))
     assert len(conditionals(module)) == 1
-    assert widths(module) == [276, 552, 828, 1100]  # strips of 69
-    assert not any(i.shape.dims == (1, LENGTH, LENGTH) for i in module.entry.instructions)
+    ends = [256, 384, 512, 640, 768, 896, 1024, 1100]  # strips of 128
+    assert seen(module) == [(0, end) for end in ends]
 
 
 def test_windows_leave_out_columns_on_both_sides() -> None:
     module = skipping(windowed(causal(1, LENGTH), 140))
-    assert widths(module) == [276, 479, 483]
+    behind = [0, 0, 128, 256, 384, 512, 640, 768]
+    ahead = [256, 384, 512, 640, 768, 896, 1024, 1100]
+    assert seen(module) == list(zip(behind, ahead, strict=True))
     module = skipping(neighbouring(causal(1, LENGTH), 140))
-    assert widths(module) == [414, 479, 621]
+    ahead = [384, 512, 640, 768, 896, 1024, 1100, 1100]
+    assert seen(module) == list(zip(behind, ahead, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +179,7 @@ def skipping_region(text: str) -> frozenset[object]:
         ((2, 0, 1000, 3), INF, False),  # v, where the first rows do not see it
         ((2, 0, 1000, 3), np.nan, False),
         ((2, 0, 0, 3), -INF, False),
-        ((1, 0, 1000, 3), np.nan, True),  # k: the last rows see it, which leave out nothing
+        ((1, 0, 1000, 3), np.nan, False),  # k: the last rows' maxima are NaN
         ((1, 0, 3, 3), np.nan, False),
         ((0, 0, 20, 3), 1e20, False),
         ((0, 0, 20, 3), 1e-42, True),
@@ -297,7 +302,7 @@ def added(low: str, *, form: str = "select") -> str:
 def test_masks_that_are_added(low: str, form: str) -> None:
     module = skipping(added(low, form=form))
     assert len(conditionals(module)) == 1
-    assert widths(module) == [276, 552, 828, 1100]
+    assert [end for _, end in seen(module)] == [256, 384, 512, 640, 768, 896, 1024, 1100]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from hlo.backend.ir.kernel import (
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.problem.axes import (
     Bands,
+    bounded_in,
     dot_contraction,
     result_bands,
 )
@@ -65,6 +66,8 @@ def contraction_kernels(
     c = placed(dot_contraction(instruction), buffers)
     live = result_bands(instruction, epilogue.live) if epilogue else c.bands
     c = replace(c, bands=live, zeros=_zeros_of(instruction))
+    if target.is_bounded and (bounded := bounded_in(instruction)) is not None:
+        c = replace(c, bands=Bands(), zeros=Bands(), bounded=bounded)
     return ContractionSequence(target, epilogue, buffers, known).finished(c)
 
 

@@ -39,6 +39,7 @@ from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import Ring, ring_of
 from hlo.backend.kernels.contraction.problem.tiles import tiles_of
 from hlo.backend.kernels.contraction.problem.work import reach
+from hlo.backend.kernels.contraction.products.band_limits import is_addable
 from hlo.backend.kernels.contraction.products.exchange import is_exchanged
 from hlo.backend.kernels.contraction.products.form import read_in_memory
 from hlo.backend.kernels.contraction.products.lhs_prepacking import with_prepacked_lhs
@@ -99,6 +100,7 @@ class ContractionSequence(FactorCalls):
         self.epilogue = epilogue
         self.buffers = buffers
         self.stores_once = True  # each result
+        self.is_added = False  # to what lies there, of which some stays
         # The flag that is set for subnormal numbers in factors that are looked at while copied.
         self.checking: dict[str, int] = {}
         self.sums: Sums | None = None
@@ -191,6 +193,7 @@ class ContractionSequence(FactorCalls):
             tuple(self.calls),
             tuple(self.temporaries),
             pairs,
+            pairs if self.is_added else frozenset(),
             sums=self.sums,
             prepared=tuple(self.prepared.values()),
         )
@@ -391,6 +394,11 @@ class ContractionSequence(FactorCalls):
     def _add_whole(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """The product of all depths, or of parts of them."""
         plan = planned(c, ring)
+        if c.bounded is not None and c.bounded.is_added and c.bounded_side:
+            self.is_added = bool(self.epilogue and self.epilogue.in_place) and is_addable(plan)
+            if not self.is_added:  # some would be added twice, or to something else
+                c = replace(c, bounded=None)
+                plan = planned(c, ring)
         split = None if plan.is_whole else split_depth(c, ring, self.next_place)
         if split is not None:
             self._add_parts(c, ring, split, others)
@@ -412,6 +420,7 @@ class ContractionSequence(FactorCalls):
     ) -> None:
         """Products of the parts of depth, and their sum."""
         parted, parts = split
+        parted, self.is_added = replace(parted, bounded=None), False
         place = self.next_place
         self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
         is_tiled = self._is_packed_once(parted, ring)

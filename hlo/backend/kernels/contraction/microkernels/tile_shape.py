@@ -5,6 +5,8 @@ rows, columns, Ring --tile_shape--> rows of the tile, vectors of a row
 
 from __future__ import annotations
 
+import math
+
 from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.machine import COMMON
 
@@ -12,16 +14,25 @@ MOST_ROWS = 24
 
 
 def tile_shape(
-    m: int, n: int, ring: Ring, *, diagonal: bool = False, most: int = MOST_ROWS
+    m: int,
+    n: int,
+    ring: Ring,
+    *,
+    diagonal: bool = False,
+    most: int = MOST_ROWS,
+    even: int = 0,
 ) -> tuple[int, int]:
     """Rows, so many at most, and vectors of the register tile that needs the fewest cycles for all
-    of the result.
+    of the result. even: a number of columns that its vectors have to part evenly, as they do all,
+    where any do.
     """
     best: tuple[float, int, int] | None = None
     for vectors in (1, 2, 3, 4, 6, 8):
         read = ring.parts * vectors * ring.rows + ring.parts
         limit = (ring.registers - read) // (ring.parts * vectors)
         if limit < ring.rows or (vectors > 1 and (vectors - 1) * ring.lanes >= n):
+            continue
+        if even and vectors > 1 and math.gcd(n, even) % (vectors * ring.lanes):
             continue
         limit = min(limit, 14 if vectors == 2 else MOST_ROWS, 4 if diagonal else most)
         limit = max(limit - limit % ring.rows, ring.rows)

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.analysis.bands import ALL, Band
+from hlo.analysis.decisions import COLUMNS, ROWS, decisions_of
 from hlo.indexing.affine import row_major_strides
 from hlo.indexing.queries import OperandDims, operand_dims
 from hlo.indexing.reductions import term_extents
@@ -131,9 +132,25 @@ class Bands(Struct, frozen=True):
         return self.result.is_all and not self.has_depths
 
 
+class Bounded(Struct, frozen=True):
+    """Of an index set, "rows", "columns" or "depth", which has so many elements, a kernel in a
+    block runs over those between two bounds alone (analysis/seen_columns.py). is_added: whether the
+    result is added to what lies there, of which the rest has to stay.
+    """
+
+    side: str
+    size: int
+    is_added: bool = False
+
+    @property
+    def swapped(self) -> Bounded:
+        other = {"rows": "columns", "columns": "rows"}.get(self.side, self.side)
+        return replace(self, side=other)
+
+
 class Contraction(Struct, frozen=True):
     """The index sets, outermost axis first, and the arrays. bands: what of them matters. zeros:
-    what is said of the factors, which the run has to find so.
+    what is said of the factors, which the run has to find so. bounded: what is between bounds.
     """
 
     batch: Axes
@@ -146,6 +163,16 @@ class Contraction(Struct, frozen=True):
     out_buffer: int = 2
     bands: Bands = Bands()
     zeros: Bands = Bands()
+    bounded: Bounded | None = None
+
+    @property
+    def bounded_side(self) -> str:
+        """The set that is bounded, if it is one axis still; else "": all of it is computed."""
+        if self.bounded is None:
+            return ""
+        side, size = self.bounded.side, self.bounded.size
+        axes: Axes = getattr(self, side)
+        return side if len(axes) == 1 and axes[0].size == size else ""
 
     @property
     def batches(self) -> int:
@@ -185,6 +212,7 @@ class Contraction(Struct, frozen=True):
             rhs=self.lhs,
             bands=self.bands.swapped,
             zeros=self.zeros.swapped,
+            bounded=self.bounded and self.bounded.swapped,
         )
 
 
@@ -305,6 +333,27 @@ def dot_contraction(dot: Instruction) -> Contraction:
         rhs=Operand(rhs.dtype, 1),
         out=dot.shape.dtype,
     )
+
+
+def bounded_in(dot: Instruction) -> Bounded | None:
+    """What of a dot in a block is between bounds, as its text says; None where that is nothing, or
+    one of several dimensions of a set.
+    """
+    said = decisions_of(dot)
+    if dot.opcode != "dot" or not (said.sums or 0 <= said.bounded < dot.shape.rank):
+        return None
+    own, _ = operand_dims(dot)
+    if said.sums == COLUMNS:
+        longer = [n for n in term_extents(dot) if n != 1]
+        return Bounded("depth", longer[0]) if len(longer) == 1 else None
+    left, right = own[said.bounded]
+    if left is not None and right is not None:
+        return None
+    number = 0 if right is None else 1
+    dims = [n for n, pair in zip(dot.shape.dims, own, strict=True) if pair[1 - number] is None]
+    longer = [n for n in dims if n != 1]
+    side = ("rows", "columns")[number]
+    return Bounded(side, longer[0], said.sums == ROWS) if len(longer) == 1 else None
 
 
 def result_bands(dot: Instruction, live: tuple[int, int, Band]) -> Bands:

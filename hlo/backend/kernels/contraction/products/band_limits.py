@@ -15,7 +15,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hlo.analysis.bands import FAR
+from hlo.analysis.decisions import GRANULE
 from hlo.backend.ir.arithmetic import add, divided, times
+from hlo.backend.ir.functions import HIGH, LOW
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.packing.form import Panels
 from hlo.backend.kernels.contraction.problem.axes import Bands
@@ -58,9 +60,51 @@ class BandLimits:
             found.append(w.compare("icmp slt", least, w.int(band.high)))
         return found[0] if len(found) == 1 else w.binary("and", *found)
 
+    def within(self, side: str, own: Range) -> Range:
+        """What of some tiles, or panels, is between the bounds; perhaps nothing."""
+        w, panels = self.w, self.plan.rows if side == "rows" else self.plan.columns
+        first, behind = divided(w, LOW, panels.step), add(w, HIGH, w.int(panels.step - 1))
+        return (
+            w.intrinsic("llvm.umax", "i64", own[0], first),
+            w.intrinsic("llvm.umin", "i64", own[1], divided(w, behind, panels.step)),
+        )
+
+    def stored(self, start: Value, first: Value) -> Range:
+        """Of a tile that begins at a row, and is stored from one of its own on, the rows between
+        the bounds.
+        """
+        w, step = self.w, self.w.int(self.plan.rows.step)
+        low, high = (w.binary("sub", bound, start) for bound in (LOW, HIGH))
+        return (
+            w.intrinsic("llvm.smax", "i64", first, low),
+            w.intrinsic("llvm.smin", "i64", step, high),
+        )
+
+    def is_met(self, first: Value, count: Value) -> Value:
+        """Whether some of these depths are between the bounds."""
+        w = self.w
+        begins = w.compare("icmp ult", first, HIGH)
+        return w.binary("and", begins, w.compare("icmp ugt", add(w, first, count), LOW))
+
+    def _bounded(self, given: Depths) -> Depths:
+        """The given depths that are between the bounds: one at least."""
+        w, (axis,) = self.w, self.plan.nest
+        begin = w.binary("sub", LOW, given.first)
+        begin = w.intrinsic("llvm.smax", "i64", begin, w.int(0))
+        end = w.binary("sub", HIGH, given.first)
+        end = w.intrinsic("llvm.smin", "i64", end, given.count)
+        return Depths(
+            w.binary("sub", end, begin),
+            add(w, given.lhs, times(w, begin, axis.lhs)),
+            add(w, given.rhs, times(w, begin, axis.rhs)),
+            add(w, given.first, begin),
+        )
+
     def depths(self, tile: Value, panel: Value, given: Depths) -> Depths:
         """Those of the given depths, one at least, that a tile sums over."""
         w, plan, bands = self.w, self.plan, self.bands
+        if plan.contraction.bounded_side == "depth":
+            return self._bounded(given)
         if not bands.has_depths:
             return given
         zero, last = w.int(0), w.binary("sub", given.count, w.int(1))
@@ -85,6 +129,15 @@ class BandLimits:
             add(w, given.rhs, times(w, begin, axis.rhs)),
             add(w, given.first, begin),
         )
+
+
+def is_addable(plan: ProductPlan) -> bool:
+    """Whether the columns of a bounded product whose result is added to what lies there are stored
+    once, and those between the bounds alone. Rows are, one by one.
+    """
+    return plan.contraction.bounded_side == "rows" or (
+        not plan.columns.overlaps and GRANULE % plan.columns.step == 0
+    )
 
 
 def one(w: Writer, panel: Value) -> Range:

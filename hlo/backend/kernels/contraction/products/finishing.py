@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.backend.ir.arithmetic import add, divided, strided, times
 from hlo.backend.ir.called import as_function, call
@@ -36,7 +37,7 @@ class Columns(Struct, frozen=True):
 class PartialTile(Struct, frozen=True):
     """A tile of sums in scratch: where its row 0 waits, and which row of the product that is; the
     first row to be stored; the index of the product's row 0 and column 0 in the result; the first
-    column.
+    column; the row behind the last to be stored.
     """
 
     sums: Value
@@ -44,6 +45,7 @@ class PartialTile(Struct, frozen=True):
     first: Value
     out_index: Value
     column: Value
+    end: Value
 
 
 def columns_from(w: Writer, plan: ProductPlan, start: Value) -> Columns:
@@ -95,16 +97,16 @@ class Finishing:
             offset = strided(w, add(w, tile.start, r), self.form.row_axes)
             self.row(waiting.sums(waiting.row(r)), tile.out_index, offset, columns)
 
-        each(w, tile.first, w.int(self.plan.rows.step), at_row)
+        each(w, tile.first, tile.end, at_row)
 
     def called(self, tile: PartialTile) -> Kernel:
         """Like `tile`, by a function; what is called."""
-        names = PartialTile.__struct_fields__
+        names = PartialTile.__struct_fields__[: 5 if tile.end.is_constant else 6]
         given = [getattr(tile, name) for name in names]
         own = [Value(f"%{name}", value.type) for name, value in zip(names, given, strict=True)]
         inner = Writer()
         finishing = Finishing(inner, self.plan, self.form, self.epilogue)
-        there = PartialTile(*own)
+        there = replace(tile, **dict(zip(names, own, strict=True)))
         finishing.tile(there, columns_from(inner, self.plan, there.column))
         function = as_function(inner, (BUFFERS, *own), has_entry=False)
         call(self.w, function, BUFFERS, *given)

@@ -37,7 +37,7 @@ class ProductForm:
         self.packings = {"lhs": plan.lhs_packing, "rhs": plan.rhs_packing}
         self.readings = {"lhs": plan.lhs, "rhs": plan.rhs}
         self.staged = plan.depth_blocks > 1
-        self.is_counted = self.staged or c.bands.has_depths
+        self.is_counted = self.staged or c.bands.has_depths or c.bounded_side == "depth"
         self.cut = plan.cut
         self.row_axes = [(a.size, a.out) for a in merged(only(c.rows, "out"))]
         is_run = len(self.row_axes) <= 1 and (not c.columns or c.columns[-1].out == 1)

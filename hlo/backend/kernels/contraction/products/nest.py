@@ -126,7 +126,12 @@ class _Loops:
             lanes=self.ring.lanes if name == "j" and each == 1 else 1,
             tail=self._tail(name) if each == 1 else Tail.NONE,
             parts=blocks if panels.count % blocks else 0,
+            is_bounded=self._is_bounded(name),
         )
+
+    def _is_bounded(self, name: str) -> bool:
+        """Whether a block runs over what its rows see of an axis alone."""
+        return {"i": "rows", "j": "columns"}.get(name, "depth") == self.c.bounded_side
 
     def _panels(self, name: str) -> Panels:
         return self.plan.rows if name == "i" else self.plan.columns
@@ -161,7 +166,10 @@ class _Loops:
         extent = count * panels.step if is_part or name == "j" else panels.end
         extent = min(extent, panels.end)
         of = panels.end if is_part else 0
-        return Axis(name, extent, role, panels.step, lanes, self._tail(name), of=of)
+        return Axis(
+            name, extent, role, panels.step, lanes, self._tail(name), of=of,
+            is_bounded=self._is_bounded(name),
+        )  # fmt: skip
 
     def _groups(self, body: Nodes) -> Nodes:
         """Groups of the unit's tiles of rows."""
@@ -253,7 +261,7 @@ class _Loops:
         """The loops of a tile over depth, and the blocks of its sums."""
         plan, cut = self.plan, self.form.cut
         is_part = self.form.staged and self.c.k % plan.depth_block > 0
-        is_part = is_part or self.c.bands.has_depths
+        is_part = is_part or self.c.bands.has_depths or self.c.bounded_side == "depth"
         count = UNKNOWN if is_part else Value(str(plan.depth_block), "i64")
         micro, tile = self.form.microkernel(count), self.form.assembly(count)
         for level, loop in enumerate(micro.depth):
@@ -271,7 +279,10 @@ class _Loops:
                 role, step = Role.REDUCED, blocks[-1]
             apart, of = blocks[-1:] == (1,), self.c.k if is_part else 0
             own = blocks[: len(blocks) - apart]
-            yield Axis(axis_name(level, "r"), size, role, step or 1, of=of, blocks=own, apart=apart)
+            yield Axis(
+                axis_name(level, "r"), size, role, step or 1, of=of, blocks=own, apart=apart,
+                is_bounded=self._is_bounded(DEPTH),
+            )  # fmt: skip
 
     # -- panels ------------------------------------------------------------------------------------
 

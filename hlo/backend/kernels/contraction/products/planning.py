@@ -13,6 +13,7 @@ import math
 
 from msgspec.structs import replace
 
+from hlo.analysis.decisions import GRANULE
 from hlo.backend.kernels.contraction.microkernels.tile_shape import row_steps, tile_shape
 from hlo.backend.kernels.contraction.packing.form import Panels
 from hlo.backend.kernels.contraction.problem.axes import (
@@ -57,7 +58,8 @@ WIDE = 128  # For more columns a packed lhs is read often enough.
 
 def planned(c: Contraction, ring: Ring) -> ProductPlan:
     """The plan of a normal contraction without empty sets."""
-    plan = _of_tiles(c, ring, *tile_shape(c.m, c.n, ring, diagonal=c.is_diagonal))
+    even = GRANULE if c.bounded_side == "columns" and c.bounded and c.bounded.is_added else 0
+    plan = _of_tiles(c, ring, *tile_shape(c.m, c.n, ring, diagonal=c.is_diagonal, even=even))
     if c.n <= WIDE and not c.is_diagonal and _rows_lie(plan):
         plan = _of_tiles(c, ring, *tile_shape(c.m, c.n, ring, most=rows_that_fit(plan.lhs_packing)))
     lhs, rhs = _readings(plan)

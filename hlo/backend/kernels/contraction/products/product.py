@@ -15,6 +15,8 @@ BLOCK (sum_blocks.py), so chains of additions are as long as ProductPlan.sums sa
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from hlo.backend.ir.arithmetic import (
@@ -28,7 +30,7 @@ from hlo.backend.ir.arithmetic import (
     times,
 )
 from hlo.backend.ir.control import each, loop, remembering, when
-from hlo.backend.ir.functions import BEGIN, END
+from hlo.backend.ir.functions import BEGIN, END, HIGH, LOW
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.microkernels.assembly import write_tile
@@ -87,6 +89,7 @@ class _Product:
         self.is_glue = self.is_direct or self.has_assembly
         self.functions: dict[str, Kernel] = {}
         self.limits = BandLimits(self.w, plan)
+        self.bounded = self.c.bounded_side
         zero = self.w.int(0)
         self.all_depths = Depths(self.w.int(self.c.k), zero, zero, zero)
         self.partial_sums = PartialSums(self.w, plan)
@@ -129,9 +132,10 @@ class _Product:
         self.first = {"lhs": w.int(0), "rhs": w.int(0)}
         self.partial_sums.place(stage)
         packed_before = [w.int(-1), w.int(-1)]
-        remembering(w, BEGIN, END, packed_before, self._unit)
+        units = (w.int(0), w.int(plan.units)) if self.bounded else (BEGIN, END)
+        remembering(w, *units, packed_before, self._unit)
         return Kernel(
-            w.kernel_function(),
+            w.bounded_function() if self.bounded else w.kernel_function(),
             plan.units,
             *w.beside,
             functions=tuple(self.functions.values()),
@@ -143,6 +147,7 @@ class _Product:
             packed_runs=plan.shared_runs,
             work=product_work(plan),
             own=self._own(),
+            is_bounded=bool(self.bounded),
         )
 
     def _own(self) -> frozenset[int]:
@@ -179,15 +184,30 @@ class _Product:
             add(w, times(w, self._moves(b, "lhs"), plan.row_blocks), row_block),
             add(w, times(w, self._moves(b, "rhs"), plan.column_blocks), column_block),
         ]
-        self._place("lhs", b, tiles, w.compare("icmp ne", keys[0], packed_before[0]))
-        self._place("rhs", b, panels, w.compare("icmp ne", keys[1], packed_before[1]))
+        new = [w.compare("icmp ne", k, p) for k, p in zip(keys, packed_before, strict=True)]
+        if self.bounded == "rows":
+            tiles = self.limits.within("rows", tiles)
+        elif self.bounded == "columns":
+            panels = self.limits.within("columns", panels)
+        else:
+            self._placed(b, tiles, panels, new)
+            return keys
+        own = tiles if self.bounded == "rows" else panels
+        some = w.compare("icmp ult", *own)
+        when(w, some, lambda: self._placed(b, tiles, panels, new))
+        return [w.select(some, k, p) for k, p in zip(keys, packed_before, strict=True)]
+
+    def _placed(self, b: Value, tiles: Range, panels: Range, new: list[Value]) -> None:
+        """A unit's tiles and panels, after what is packed of them."""
+        plan = self.plan
+        self._place("lhs", b, tiles, new[0])
+        self._place("rhs", b, panels, new[1])
         if plan.depth_first:
             self._depth_first(panels, tiles)
         elif plan.group:
             self._groups(tiles, panels, self.all_depths)
         else:
-            each(w, *panels, lambda p: self._panel(p, tiles))
-        return keys
+            each(self.w, *panels, lambda p: self._panel(p, tiles))
 
     def _numbers(self, unit: Value) -> tuple[Value, Value, Value]:
         """Batch, row block and column block; the factor that is packed once is the outer one's."""
@@ -225,14 +245,16 @@ class _Product:
     ) -> None:
         """Panels of these depths into scratch, when `new` (or always)."""
         w, packing = self.w, self.packings[side]
-        begin = depths.lhs if side == "lhs" else depths.rhs
+        begin, size = depths.lhs if side == "lhs" else depths.rhs, depths.count
         count = w.binary("sub", panels[1], panels[0])
         zero = w.binary("sub", w.int(0), times(w, begin, packing.k_step))
         target = self.scratch[side]
         if begin.integer != 0:  # the block's first depth comes to the scratch's beginning
             target = advanced(w, target, zero, self.scalar)
+        elif self.bounded == "depth" and not self.staged:
+            begin, size = LOW, w.binary("sub", HIGH, LOW)
         flag = self.flag if side == "rhs" else None
-        block = PanelRange(base, target, panels[0], count, begin, depths.count, flag)
+        block = PanelRange(base, target, panels[0], count, begin, size, flag)
         if new is None:
             self._packed(packing, block)
         else:
@@ -274,11 +296,19 @@ class _Product:
         self.partial_sums.clear(tiles)
 
         def at_block(block: Value, _: list[Value]) -> list[Value]:
-            self._tiles(tiles, self._depths(block), at, columns)
+            depths = self._depths(block)
+            self._if_met(depths, lambda: self._tiles(tiles, depths, at, columns))
             return []
 
         loop(w, w.int(plan.depth_blocks), [], at_block)
         self._finish_stage(tiles, columns)
+
+    def _if_met(self, depths: Depths, make: Callable[[], None]) -> None:
+        """A block of depths, if some are between the bounds."""
+        if self.bounded != "depth":
+            make()
+            return
+        when(self.w, self.limits.is_met(depths.first, depths.count), make)
 
     def _groups(self, tiles: Range, panels: Range, depths: Depths) -> None:
         """Groups of the unit's tiles. depths.lhs: the first depth's number."""
@@ -324,20 +354,23 @@ class _Product:
 
         def at_block(block: Value, _: list[Value]) -> list[Value]:
             depths = self._depths(block)
+            self._if_met(depths, lambda: at_depths(block, depths))
+            return []
+
+        def at_depths(block: Value, depths: Depths) -> None:
             begin = times(w, block, self.plan.depth_block)
             if self.plan.rhs is Reading.IN_UNIT:
                 self._pack("rhs", base, panels, replace(depths, rhs=begin), None)
                 depths = replace(depths, rhs=w.int(0))
             if self.plan.group:
                 self._groups(tiles, panels, replace(depths, lhs=begin))
-                return []
+                return
 
             def at_panel(panel: Value) -> None:
                 columns = self._columns(panel)
                 self._tiles(tiles, depths, self._address("rhs", panel, columns.start), columns)
 
             self.partial_sums.each_panel(panels, at_panel)
-            return []
 
         loop(w, w.int(self.plan.depth_blocks), [], at_block)
         self.partial_sums.each_panel(panels, lambda p: self._finish_stage(tiles, self._columns(p)))
@@ -455,8 +488,10 @@ class _Product:
         self.partial_sums.each_tile(tiles, finish)
 
     def _finish_waiting(self, sums: Value, start: Value, tile: Value, columns: Columns) -> None:
-        first = self.plan.rows.again(self.w, tile, start)
-        waiting = PartialTile(sums, start, first, self.out_index, columns.start)
+        first, end = self.plan.rows.again(self.w, tile, start), self.w.int(self.plan.rows.step)
+        if self.bounded == "rows":
+            first, end = self.limits.stored(start, first)
+        waiting = PartialTile(sums, start, first, self.out_index, columns.start, end)
         if self.has_assembly:
             function = self.finishing.called(waiting)
             self.functions[function.text] = function
