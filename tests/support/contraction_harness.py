@@ -96,15 +96,26 @@ class Compiled:
         return _machines.pop(level)  # an engine owns its machine
 
     def __call__(
-        self, operands: Sequence[np.ndarray], result: np.ndarray, pieces: int = 1
+        self,
+        operands: Sequence[np.ndarray],
+        result: np.ndarray,
+        pieces: int = 1,
+        bounds: tuple[int, int] = (0, 0),
     ) -> np.ndarray:
-        """Runs into `result`, the units of each kernel in `pieces` ranges, the last one first."""
-        run, keep = self.prepared(operands, result, pieces)
+        """Runs into `result`, the units of each kernel in `pieces` ranges, the last one first;
+        bounded kernels between the bounds."""
+        run, keep = self.prepared(operands, result, pieces, bounds)
         run()
         del keep
         return result
 
-    def prepared(self, operands: Sequence[np.ndarray], result: np.ndarray, pieces: int = 1):  # type: ignore[no-untyped-def]  # ctypes pointers and their owners
+    def prepared(  # type: ignore[no-untyped-def]  # ctypes pointers and their owners
+        self,
+        operands: Sequence[np.ndarray],
+        result: np.ndarray,
+        pieces: int = 1,
+        bounds: tuple[int, int] = (0, 0),
+    ):
         temporaries = [aligned(size) for size in self.sequence.temporaries]
         arrays = [*operands, result, *temporaries]
         for made in self.sequence.prepared:
@@ -121,7 +132,7 @@ class Compiled:
             table = (ctypes.c_void_p * len(addresses))(*addresses)
             keep += [scratch, table]
             cuts = [kernel.units * i // pieces for i in range(pieces + 1)]
-            pairs = list(itertools.pairwise(cuts))[::-1]
+            pairs = [bounds] if kernel.is_bounded else list(itertools.pairwise(cuts))[::-1]
             function = self.functions[kernel.text]
             told = None if call.when is None else arrays[call.when]
             at = ctypes.addressof(table)

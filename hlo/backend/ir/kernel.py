@@ -154,7 +154,8 @@ class KernelSequence(Struct, frozen=True):
 
     temporaries: their sizes in bytes; they live only while the sequence runs, 64-aligned, and those
     of early calls, which stand before all that read them, as long as the loop does.
-    prepared: those of them that no kernel writes.
+    prepared: those of them that no kernel writes. is_bounded: whether all that adds up, or is
+    added, keeps to the bounds of a block.
     in_place, must_alias: as a Kernel's, between operand and result leaves of the instruction (the
     same pairs in the parts are ignored). sums: of a contraction.
     """
@@ -165,6 +166,7 @@ class KernelSequence(Struct, frozen=True):
     must_alias: frozenset[tuple[int, int]] = frozenset()
     sums: Sums | None = None
     prepared: tuple[Prepared, ...] = ()
+    is_bounded: bool = False
 
     @property
     def pairs(self) -> frozenset[tuple[int, int]]:

@@ -132,8 +132,7 @@ def _planned(
     for instruction, made in known.items():
         if isinstance(made, HostCall):
             return None
-        is_kept = any(call.kernel.is_bounded for call in made.calls)
-        if bounds is not None and adds_bounded(instruction) and not is_kept:
+        if bounds is not None and adds_bounded(instruction) and not made.is_bounded:
             return None
     return assign(order, known, target.machine, whole)
 

@@ -178,4 +178,5 @@ def as_sequence(instruction: Instruction, made: Kernel | KernelSequence) -> Kern
         return made
     count = sum(leaf_count(o.shape) for o in instruction.operands) + leaf_count(instruction.shape)
     call = KernelCall(made, tuple(range(count)))
-    return KernelSequence((call,), (), made.in_place, made.must_alias)
+    pairs = made.in_place, made.must_alias
+    return KernelSequence((call,), (), *pairs, is_bounded=made.is_bounded)

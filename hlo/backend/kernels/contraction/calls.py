@@ -44,8 +44,20 @@ class Calls:
         self.calls.append(KernelCall(kernel, buffers, is_early=is_early))
 
     def only_if(self, flag: int, first: int) -> None:
-        """Calls from number `first` on run only where the byte at a place says so."""
-        self.calls[first:] = [replace(call, when=flag) for call in self.calls[first:]]
+        """Calls from number `first` on run only where the byte at a place says so; but those that
+        may run long before it is known."""
+        self.calls[first:] = [
+            call if call.is_early else replace(call, when=flag) for call in self.calls[first:]
+        ]
+
+    def other(self, flag: int) -> int:
+        """A byte that says the opposite of a flag."""
+        from hlo.backend.kernels.contraction.check_flag import FLAG_BYTES, other_flag_kernel
+
+        place = self.next_place
+        self.temporaries.append(FLAG_BYTES)
+        self.call(other_flag_kernel(), partial(Plan, ("flag: the opposite",)), flag, place)
+        return place
 
     def flagged(
         self,

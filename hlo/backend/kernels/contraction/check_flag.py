@@ -15,6 +15,15 @@ def cleared_flag_kernel() -> Kernel:
     return Kernel(w.kernel_function(), 1)
 
 
+def other_flag_kernel() -> Kernel:
+    """buffers: a byte, and the one that says the opposite."""
+    w = Writer()
+    before = w.load(w.buffer_address(0), "i8", 1)
+    other = w.cast("zext", w.compare("icmp eq", before, w.int(0, "i8")), "i8")
+    w.store(other, w.buffer_address(1), 1)
+    return Kernel(w.kernel_function(), 1)
+
+
 def copied_flag_kernel() -> Kernel:
     """buffers: a byte, and the one that becomes it."""
     w = Writer()

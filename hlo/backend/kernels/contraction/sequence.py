@@ -101,6 +101,7 @@ class ContractionSequence(FactorCalls):
         self.buffers = buffers
         self.stores_once = True  # each result
         self.is_added = False  # to what lies there, of which some stays
+        self.keeps_bounds: list[bool] = []  # each product
         # The flag that is set for subnormal numbers in factors that are looked at while copied.
         self.checking: dict[str, int] = {}
         self.sums: Sums | None = None
@@ -127,6 +128,9 @@ class ContractionSequence(FactorCalls):
         if is_exchanged(c, ring):
             c = c.swapped
         c = self.in_memory(c, "lhs")
+        if c.bounded_side:  # the other ways compute all
+            self._add_blocked(c, ring, others)
+            return self._made()
         if self._add_word_stream(c, ring, others):
             return self._made()
         is_tiled = self._is_packed_once(c, ring)
@@ -196,6 +200,7 @@ class ContractionSequence(FactorCalls):
             pairs if self.is_added else frozenset(),
             sums=self.sums,
             prepared=tuple(self.prepared.values()),
+            is_bounded=all(self.keeps_bounds) and (self.stores_once or not self.is_added),
         )
 
     def _turned(self, c: Contraction, ring: Ring) -> Contraction:
@@ -212,6 +217,9 @@ class ContractionSequence(FactorCalls):
         from hlo.backend.kernels.contraction.matrix_units.product import AmxProduct
 
         self.sums = tiles.sums
+        if tiles.c.is_added and not (self.epilogue and self.epilogue.in_place):
+            tiles = replace(tiles, c=replace(tiles.c, bounded=None))
+        self.is_added = tiles.c.is_added
         source = tiles.c.rhs.buffer
         if self.is_known(source):
             from hlo.backend.kernels.contraction.prepacking import PrepackedTiles
@@ -225,7 +233,9 @@ class ContractionSequence(FactorCalls):
         product = AmxProduct(tiles, self.epilogue, checks="lhs" in self.checking)
         made = partial(loop_listing.tiles, product)
         starts = (*start_buffers([tiles.c.lhs]), *self._byte("lhs"))
-        self.call(product.kernel(), made, tiles.c.lhs.buffer, blocks, *others, *starts)
+        kernel = product.kernel()
+        self.keeps_bounds.append(kernel.is_bounded)
+        self.call(kernel, made, tiles.c.lhs.buffer, blocks, *others, *starts)
 
     def _add_words(self, worded: Worded, others: tuple[int, ...]) -> None:
         """The product on words, after what makes them."""
@@ -291,19 +301,26 @@ class ContractionSequence(FactorCalls):
         early = [one for one in looked if one[1] in self.early]
         later = [one for one in looked if one not in early]
         copied = [one for one in later if one[0] in packed and not self.is_known(one[1])]
+        if c.is_added:  # once: the first product does not run where the other one will
+            copied = []
         before = self.flagged(c, early, is_early=True) if early else None
         flag = self.flagged(c, [one for one in later if one not in copied], before=before)
         self.checking = {side: flag for side, _ in copied}
+        other = self.other(flag) if c.is_added else None
+        first = len(self.calls)
         add()
+        if other is not None:
+            self.only_if(other, first)
         self.checking = {}
         self._once_more(c, ring, others, flag)
 
     def _once_more(self, c: Contraction, ring: Ring, others: tuple[int, ...], flag: int) -> None:
-        """The product where a byte says that the one before was not right."""
+        """The product where a byte says that the one before was not right, or does not run."""
         fast, sums = len(self.calls), self.sums
-        self._product(planned_small(c, ring), self.epilogue, *others)
+        plan = planned_small(c, ring)
+        self._product(plan, self.epilogue, *others)
         self.only_if(flag, fast)
-        self.sums, self.stores_once = sums, False
+        self.sums, self.stores_once = sums, c.is_added and self.stores_once and is_addable(plan)
 
     def _add_word_stream(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> bool:
         """The product of few rows on words that nothing of the matrix is copied for, if it is one;
@@ -331,6 +348,7 @@ class ContractionSequence(FactorCalls):
         left, starts = self.in_words(found.lhs, "lhs"), start_buffers((stream.c.lhs, c.rhs))
         byte = () if flag is None else (flag,)
         made = partial(loop_listing.word_stream, stream)
+        self.keeps_bounds.append(False)
         self.call(stream.kernel(), made, left, right, *others, *starts, *byte)
         self.sums = word_stream_sums(stream.c)
         if flag is not None:
@@ -346,6 +364,7 @@ class ContractionSequence(FactorCalls):
 
     def _call_stream(self, stream: Dots | Axpys, *places: int) -> None:
         starts = start_buffers((stream.c.lhs, stream.c.rhs))
+        self.keeps_bounds.append(False)
         self.call(stream.kernel(), partial(loop_listing.vectors, stream), *places, *starts)
 
     def _product(self, plan: ProductPlan, epilogue: Epilogue | None, *others: int) -> None:
@@ -355,6 +374,7 @@ class ContractionSequence(FactorCalls):
         starts = start_buffers(read_in_memory(plan))
         byte = () if plan.rhs is Reading.PACKED else self._byte("rhs")
         kernel = product_kernel(plan, epilogue, checks=bool(byte))
+        self.keeps_bounds.append(kernel.is_bounded)
         self.call(kernel, made, *factors, *others, *starts, *byte)
 
     def _byte(self, side: str) -> tuple[int, ...]:
@@ -394,12 +414,13 @@ class ContractionSequence(FactorCalls):
     def _add_whole(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """The product of all depths, or of parts of them."""
         plan = planned(c, ring)
-        if c.bounded is not None and c.bounded.is_added and c.bounded_side:
+        if c.is_added:
             self.is_added = bool(self.epilogue and self.epilogue.in_place) and is_addable(plan)
             if not self.is_added:  # some would be added twice, or to something else
                 c = replace(c, bounded=None)
                 plan = planned(c, ring)
-        split = None if plan.is_whole else split_depth(c, ring, self.next_place)
+        is_whole = plan.is_whole or bool(c.bounded_side)
+        split = None if is_whole else split_depth(c, ring, self.next_place)
         if split is not None:
             self._add_parts(c, ring, split, others)
             return
@@ -420,7 +441,7 @@ class ContractionSequence(FactorCalls):
     ) -> None:
         """Products of the parts of depth, and their sum."""
         parted, parts = split
-        parted, self.is_added = replace(parted, bounded=None), False
+        parted = replace(parted, bounded=None)
         place = self.next_place
         self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
         is_tiled = self._is_packed_once(parted, ring)

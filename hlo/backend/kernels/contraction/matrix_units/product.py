@@ -5,7 +5,7 @@ from __future__ import annotations
 from hlo.backend.ir.arithmetic import add, advanced, clipped, shared, split_index, strided, times
 from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.control import loop, ranged, remembering, when
-from hlo.backend.ir.functions import BEGIN, END
+from hlo.backend.ir.functions import BEGIN, END, HIGH, LOW
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.matrix_units.amx import (
@@ -38,6 +38,7 @@ class AmxProduct:
         self.plan = plan
         self.c = plan.c
         self.tiles = plan.tiles
+        self.bounded = plan.c.bounded_side
         self.epilogue = epilogue
         self.checks = checks  # for subnormal numbers in the rows that it packs
         self.flag: Value | None = None
@@ -69,19 +70,21 @@ class AmxProduct:
         self.stage = advanced(w, self.scratch, self.stage_at, "i8")
         self.lhs = address_0(w, lhs, c.lhs, first)
         self.tiles.configure(w)
-        begin, end = BEGIN, END
+        units = c.batches * plan.row_blocks * plan.column_blocks
+        begin, end = (w.int(0), w.int(units)) if self.bounded else (BEGIN, END)
         remembering(w, begin, end, [w.int(-1)], self._unit)
         self.tiles.release(w)
         moved = c.m * c.k + c.k * c.n + 4 * c.m * c.n
         return Kernel(
-            w.kernel_function(),
-            c.batches * plan.row_blocks * plan.column_blocks,
+            w.bounded_function() if self.bounded else w.kernel_function(),
+            units,
             *w.beside,
             functions=tuple(self.functions),
             scratch_bytes=self.scratch_bytes,
             bytes_moved=c.batches * moved * plan.item_bytes,
             flops=c.flops // (plan.ring.target.machine.cycles.tiled * plan.group // 2),
             work=tile_work(plan),
+            is_bounded=bool(self.bounded),
         )
 
     def _unit(self, unit: Value, packed_before: list[Value]) -> list[Value]:
@@ -92,6 +95,10 @@ class AmxProduct:
         self.out_index = strided(w, b, [(a.size, a.out) for a in c.batch])
         rows = shared(w, row_block, plan.row_tiles // 2, plan.row_blocks)
         columns = shared(w, column_block, plan.column_tiles // 2, plan.column_blocks)
+        if self.bounded == "rows":
+            rows = self._within(rows, 2 * TILE)
+        elif self.bounded == "columns":
+            columns = self._within(columns, 2 * TILE)
         lhs = strided(w, b, [(a.size, a.lhs) for a in c.batch])
         base = element_address(w, self.lhs, lhs, c.lhs.dtype)
         step = plan.column_tiles * plan.strip_bytes
@@ -104,25 +111,43 @@ class AmxProduct:
         if plan.blocks == 1:
             key = add(w, times(w, b, plan.row_blocks), row_block)
             is_new = w.compare("icmp ne", key, packed_before[0])
-            steps = (w.int(0), w.int(plan.steps))
+            steps = self._within((w.int(0), w.int(plan.steps)), plan.depths, "depth")
             when(w, is_new, lambda: self._call_packing(base, rows, steps))
-            self._block(w.int(0), rows, columns, blocks)
+            self._block(w.int(0), rows, columns, blocks, steps)
             return [key]
+        self.own_blocks = self._within(
+            (w.int(0), w.int(plan.blocks)), plan.block_steps * plan.depths, "depth"
+        )
 
         def at_block(block: Value) -> None:
             first = times(w, block, plan.block_steps)
             end = add(w, first, clipped(w, first, plan.block_steps, plan.steps))
-            self._call_packing(base, rows, (first, end))
-            self._block(block, rows, columns, blocks)
+            steps = self._within((first, end), plan.depths, "depth")
+            self._call_packing(base, rows, steps)
+            self._block(block, rows, columns, blocks, steps)
 
-        ranged(w, w.int(0), w.int(plan.blocks), at_block)
+        ranged(w, *self.own_blocks, at_block)
         return packed_before
 
-    def _block(self, block: Value, rows: Range, columns: Range, blocks: Value) -> None:
+    def _within(self, own: Range, size: int, side: str = "") -> Range:
+        """What of some steps of so many elements is between the bounds, of a side that is bounded;
+        perhaps nothing.
+        """
+        w = self.w
+        if side and side != self.bounded:
+            return own
+        behind = add(w, HIGH, w.int(size - 1))
+        return (
+            w.intrinsic("llvm.umax", "i64", own[0], w.binary("udiv", LOW, w.int(size))),
+            w.intrinsic("llvm.umin", "i64", own[1], w.binary("udiv", behind, w.int(size))),
+        )
+
+    def _block(
+        self, block: Value, rows: Range, columns: Range, blocks: Value, steps: Range
+    ) -> None:
         """The unit's squares over one block of steps, whose rows are packed."""
         w, plan = self.w, self.plan
-        first = times(w, block, plan.block_steps)
-        count = clipped(w, first, plan.block_steps, plan.steps)
+        first, count = steps[0], w.binary("sub", steps[1], steps[0])
         rhs = advanced(w, blocks, times(w, first, TILE_BYTES), "i8")
 
         def at_column(column: Value) -> None:
@@ -236,7 +261,7 @@ class AmxProduct:
         count = SQUARE_BYTES // 4 // plan.ring.lanes
         all_totals = advanced(w, self.scratch, self.totals_at, "i8")
         totals = advanced(w, all_totals, times(w, square, SQUARE_BYTES), "i8")
-        is_first = w.compare("icmp eq", block, w.int(0))
+        is_first = w.compare("icmp eq", block, self.own_blocks[0])
 
         def at_vector(v: Value) -> None:
             parts, total = (
@@ -252,7 +277,7 @@ class AmxProduct:
 
         self._stage_tiles()
         ranged(w, w.int(0), w.int(count), at_vector)
-        is_last = w.compare("icmp eq", block, w.int(plan.blocks - 1))
+        is_last = w.compare("icmp eq", add(w, block, w.int(1)), self.own_blocks[1])
         when(w, is_last, lambda: self._store_rows(totals, row, column))
 
     def _multiply(self, rows: Value, strip: Value, steps: Value) -> None:

@@ -135,12 +135,14 @@ class Bands(Struct, frozen=True):
 class Bounded(Struct, frozen=True):
     """Of an index set, "rows", "columns" or "depth", which has so many elements, a kernel in a
     block runs over those between two bounds alone (analysis/seen_columns.py). is_added: whether the
-    result is added to what lies there, of which the rest has to stay.
+    result is added to what lies there, of which the rest has to stay. group: elements of a step
+    along depth, where those are words.
     """
 
     side: str
     size: int
     is_added: bool = False
+    group: int = 1
 
     @property
     def swapped(self) -> Bounded:
@@ -170,9 +172,14 @@ class Contraction(Struct, frozen=True):
         """The set that is bounded, if it is one axis still; else "": all of it is computed."""
         if self.bounded is None:
             return ""
-        side, size = self.bounded.side, self.bounded.size
+        side, size = self.bounded.side, -(-self.bounded.size // self.bounded.group)
         axes: Axes = getattr(self, side)
         return side if len(axes) == 1 and axes[0].size == size else ""
+
+    @property
+    def is_added(self) -> bool:
+        """Whether a bounded result is added to what lies there."""
+        return bool(self.bounded_side) and self.bounded is not None and self.bounded.is_added
 
     @property
     def batches(self) -> int:

@@ -80,18 +80,25 @@ class BandLimits:
             w.intrinsic("llvm.smin", "i64", step, high),
         )
 
+    def between(self) -> Range:
+        """The bounds as depths: of words, those of which some element is between them."""
+        bounded = self.plan.contraction.bounded
+        assert bounded is not None, "a bounded product"
+        w, group = self.w, bounded.group
+        return divided(w, LOW, group), divided(w, add(w, HIGH, w.int(group - 1)), group)
+
     def is_met(self, first: Value, count: Value) -> Value:
         """Whether some of these depths are between the bounds."""
-        w = self.w
-        begins = w.compare("icmp ult", first, HIGH)
-        return w.binary("and", begins, w.compare("icmp ugt", add(w, first, count), LOW))
+        w, (low, high) = self.w, self.between()
+        begins = w.compare("icmp ult", first, high)
+        return w.binary("and", begins, w.compare("icmp ugt", add(w, first, count), low))
 
     def _bounded(self, given: Depths) -> Depths:
         """The given depths that are between the bounds: one at least."""
-        w, (axis,) = self.w, self.plan.nest
-        begin = w.binary("sub", LOW, given.first)
+        w, (axis,), (low, high) = self.w, self.plan.nest, self.between()
+        begin = w.binary("sub", low, given.first)
         begin = w.intrinsic("llvm.smax", "i64", begin, w.int(0))
-        end = w.binary("sub", HIGH, given.first)
+        end = w.binary("sub", high, given.first)
         end = w.intrinsic("llvm.smin", "i64", end, given.count)
         return Depths(
             w.binary("sub", end, begin),

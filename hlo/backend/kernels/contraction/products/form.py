@@ -16,6 +16,7 @@ from hlo.backend.kernels.contraction.microkernels.assembly import (
 )
 from hlo.backend.kernels.contraction.microkernels.microkernel import DepthAxis, Factor, Microkernel
 from hlo.backend.kernels.contraction.problem.axes import Operand, merged, only
+from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import is_plain
 from hlo.backend.kernels.contraction.products.batch_prefetch import (
     FactorPrefetch,
@@ -77,6 +78,22 @@ class ProductForm:
             panels = plan.panels_per_block if plan.depth_first else 1
             return panels * plan.tiles_per_block * plan.rows.step
         return 0 if self.is_direct else plan.rows.step
+
+    def own_buffers(self, epilogue: Epilogue | None) -> frozenset[int]:
+        """Buffers of which a unit has a part of its own: the result, what an epilogue reads in its
+        places, and the factor along whose panels alone units go.
+        """
+        plan, own = self.plan, {2}
+        if epilogue is not None:
+            own |= {3 + n for n in range(len(epilogue.further))}
+            read = enumerate(epilogue.others, start=max(own) + 1)
+            walked = {number for number, _ in epilogue.in_place}
+            own |= {place for place, number in read if number in walked}
+        others = {"lhs": plan.column_blocks, "rhs": plan.row_blocks}
+        for place, (side, again) in enumerate(others.items()):
+            if again == 1 and all(getattr(axis, side) for axis in self.c.batch):
+                own.add(place)
+        return frozenset(own)
 
     # -- tiles -----------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from hlo.backend.ir.arithmetic import (
     times,
 )
 from hlo.backend.ir.control import each, loop, remembering, when
-from hlo.backend.ir.functions import BEGIN, END, HIGH, LOW
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.microkernels.assembly import write_tile
@@ -146,25 +146,9 @@ class _Product:
             packed_bytes=plan.shared_bytes,
             packed_runs=plan.shared_runs,
             work=product_work(plan),
-            own=self._own(),
+            own=self.form.own_buffers(self.epilogue),
             is_bounded=bool(self.bounded),
         )
-
-    def _own(self) -> frozenset[int]:
-        """Buffers of which a unit has a part of its own: the result, what an epilogue reads in its
-        places, and the factor along whose panels alone units go.
-        """
-        plan, own = self.plan, {2}
-        if self.epilogue is not None:
-            own |= {3 + n for n in range(len(self.epilogue.further))}
-            read = enumerate(self.epilogue.others, start=max(own) + 1)
-            walked = {number for number, _ in self.epilogue.in_place}
-            own |= {place for place, number in read if number in walked}
-        others = {"lhs": plan.column_blocks, "rhs": plan.row_blocks}
-        for place, (side, again) in enumerate(others.items()):
-            if again == 1 and all(getattr(axis, side) for axis in self.c.batch):
-                own.add(place)
-        return frozenset(own)
 
     def _bytes_moved(self) -> int:
         c = self.c
@@ -252,7 +236,8 @@ class _Product:
         if begin.integer != 0:  # the block's first depth comes to the scratch's beginning
             target = advanced(w, target, zero, self.scalar)
         elif self.bounded == "depth" and not self.staged:
-            begin, size = LOW, w.binary("sub", HIGH, LOW)
+            begin, end = self.limits.between()
+            size = w.binary("sub", end, begin)
         flag = self.flag if side == "rhs" else None
         block = PanelRange(base, target, panels[0], count, begin, size, flag)
         if new is None:

@@ -370,8 +370,12 @@ def _of_words(
             for place in places
         )
 
+    bounded = c.bounded
+    if bounded is not None and bounded.side == "depth":
+        bounded = replace(bounded, group=lhs.dot.group)
     return replace(
         c,
+        bounded=bounded,
         batch=moved("batch"),
         rows=moved("rows"),
         columns=moved("columns"),
