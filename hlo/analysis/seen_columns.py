@@ -239,7 +239,7 @@ def _tell(one: Instruction, roles: Roles | None, sums: str) -> None:
 
 def _say(one: Instruction, column: int, sums: str) -> None:
     before = decisions_of(one)
-    said = replace(before, bounded=column, sums=sums)
+    said = replace(before, bounded=column, sums=sums, seen=None)
     if said == before:
         return
     assert one.computation is not None, "in a block"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.generic import Isa
@@ -21,6 +21,15 @@ class Listener(Protocol):
         """The schedule of the kernel with a text, and what its emission opened."""
 
 
+class Made(Struct, eq=False):
+    """Kernels by what they are for, which all blocks of a program share; `numbers`: what says that
+    instructions are alike (analysis/fingerprint.py), whoever asks first makes it.
+    """
+
+    kernels: dict[object, Any] = field(default_factory=dict)
+    numbers: Any = None
+
+
 class Target(Struct, frozen=True):
     """mode: "strict" or "fast", HLO's numerics modes. debug_locations: lines of IR say which
     instruction they come from. schedules: takes those of the kernels that are made, where somebody
@@ -30,7 +39,7 @@ class Target(Struct, frozen=True):
     whether LAPACK's routines have to be found in this process; else whoever links the code has
     them all. is_alone: whether one thread runs all of it: what only several make fast is left out,
     where results do not depend on it. is_bounded: whether what instructions say of bounded
-    dimensions is so: of a block's alone.
+    dimensions is so: of a block's alone. made: the kernels of the program so far.
     """
 
     machine: Machine
@@ -42,6 +51,7 @@ class Target(Struct, frozen=True):
     seeks_lapack: bool = True
     is_alone: bool = False
     is_bounded: bool = False
+    made: Made | None = None
 
     @property
     def vector_bytes(self) -> int:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.analysis.call_budget import MOST_COPIED, copied_size
 from hlo.analysis.fingerprint import Fingerprints
@@ -29,7 +30,7 @@ from hlo.backend.ir.kernel import (
     KnownLeaves,
     Prepared,
 )
-from hlo.backend.isa.target import Target
+from hlo.backend.isa.target import Made, Target
 from hlo.backend.planning.schedule import Schedule, Source
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
@@ -64,12 +65,24 @@ KernelMaker = Callable[[Instruction, Target], Kernel | KernelSequence | None]
 KernelMakers = Callable[[Instruction, KnownLeaves], tuple[KernelMaker, ...]]
 
 
-def implementations(schedule: Schedule, target: Target, makers: KernelMakers) -> Implementations:
-    """An implementation for every scheduled instruction that needs code of its own."""
+def implementations(
+    schedule: Schedule,
+    target: Target,
+    makers: KernelMakers,
+    knowledge: Callable[[Instruction], KnownLeaves] | None = None,
+) -> Implementations:
+    """An implementation for every scheduled instruction that needs code of its own.
+
+    knowledge: of which operands something is known; None: what the schedule says. The blocks of a
+    program share what was made for any of them.
+    """
     found: dict[Instruction, Implementation] = {}
-    known: dict[object, Implementation] = {}
-    fingerprints = Fingerprints()
-    knowledge = _Knowledge(schedule)
+    made = target.made or Made()
+    target = replace(target, made=made)
+    known: dict[object, Implementation] = made.kernels
+    fingerprints: Fingerprints = made.numbers or Fingerprints()
+    made.numbers = fingerprints
+    of = knowledge or _Knowledge(schedule).of
     total = sum(map(len, schedule.orders.values()))
     for order in schedule.orders.values():
         for instruction in order:
@@ -77,8 +90,8 @@ def implementations(schedule: Schedule, target: Target, makers: KernelMakers) ->
             opcode = instruction.opcode
             if opcode in SOURCES or opcode in CONTROL or is_forwarding(instruction):
                 continue
-            leaves = knowledge.of(instruction)
-            key = fingerprints.of(instruction), leaves
+            leaves = of(instruction)
+            key = fingerprints.of(instruction), leaves, target.is_bounded
             implementation = known.get(key)
             if implementation is None:
                 implementation = implement(instruction, target, makers, leaves)
