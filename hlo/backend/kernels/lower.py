@@ -206,17 +206,18 @@ class _Lowering:
     def _overlapping(
         self, axis: Axis, low: Value, high: Value, body: Callable[[list[Expr]], None]
     ) -> None:
-        """A vector a round; the last one ends where the loop's range does, instead of a mask."""
+        """The last round ends where the loop's range does, instead of a mask."""
         nest, w, length = self.elemental.nest, self.elemental.nest.w, self.domain.extents[axis.loop]
-        lanes = axis.lanes
+        lanes, step = axis.lanes, axis.step
 
-        def vector(counter: Value, _: list[Value]) -> list[Value]:
-            start = w.intrinsic("llvm.smin", "i64", counter, w.int(length - lanes))
-            body([nest.variable(start, 0, length - 1, lanes)])
+        def vectors(counter: Value, _: list[Value]) -> list[Value]:
+            start = w.intrinsic("llvm.smin", "i64", counter, w.int(length - step))
+            first = nest.variable(start, 0, length - 1 - step + lanes, lanes)
+            body([first + k for k in range(0, step, lanes)])
             return []
 
         # The last round may be cut short: it runs while one element is left.
-        nest.loop(low, w.binary("add", high, w.int(lanes - 1)), lanes, [], vector)
+        nest.loop(low, w.binary("add", high, w.int(step - 1)), step, [], vectors)
 
     # -- stages ----------------------------------------------------------------------------------
 

@@ -73,8 +73,8 @@ def _choose_parallel(schedule: NestSchedule, most: int) -> tuple[NestSchedule, i
 
 
 def _choose_vectors(schedule: NestSchedule, *, is_reduction: bool) -> NestSchedule:
-    """Vectors a round, and whether the loop over lanes has one body, in which all are masked, as
-    the last one has to be.
+    """Vectors a round, and whether the loop over lanes has one body: the last round runs again over
+    elements of the one before, or all lanes are masked, as the last ones have to be.
     """
     domain, lanes, last = schedule.domain, schedule.lanes, len(schedule.domain.extents) - 1
     length = domain.extents[-1]
@@ -84,8 +84,17 @@ def _choose_vectors(schedule: NestSchedule, *, is_reduction: bool) -> NestSchedu
         remark = f"vectors: {unroll} a round, an element's weight is {domain.weight}"
         schedule = schedule.because(remark)
     light = 0 if schedule.is_small else LIGHT
-    is_long = domain.weight > light and schedule.tile is None and not is_reduction
-    if is_long and length > lanes and length % lanes > 0:
+    if length <= lanes or schedule.tile is not None or is_reduction:
+        return schedule
+    again = [n for n in (unroll, unroll // 2) if n and schedule.may_run_again(n)]
+    if length % (unroll * lanes) and again:
+        step = again[0] * lanes
+        tail = Tail.OVERLAPPING if length % step else Tail.NONE
+        schedule = schedule.with_axis(last, step=step, tail=tail)
+        return schedule.because("one body: the last round ends where the elements do")
+    if length % lanes == 0:
+        return schedule
+    if domain.weight > light:
         schedule = schedule.with_axis(last, tail=Tail.PREDICATED)
         remark = f"one body: an element's weight is {domain.weight}, light is {light}"
         schedule = schedule.because(remark)
