@@ -39,7 +39,10 @@ def schedules_of(
     """
     found = [looped(expression, box, said) for box in domains_of(expression, outputs, lanes)]
     domains = [domain for domain, _ in found]
-    largest, apart = max((domain.size for domain in domains), default=0), read_apart(domains)
+    largest, apart = (
+        max((domain.size for domain in domains), default=0),
+        read_apart(expression, outputs, domains),
+    )
     schedules = []
     for domain, kept in found:
         first = replace(serial(expression.target, domain, lanes), apart=apart)

@@ -84,16 +84,14 @@ def _choose_vectors(schedule: NestSchedule, *, is_reduction: bool) -> NestSchedu
         remark = f"vectors: {unroll} a round, an element's weight is {domain.weight}"
         schedule = schedule.because(remark)
     light = 0 if schedule.is_small else LIGHT
-    if length <= lanes or schedule.tile is not None or is_reduction:
+    if length % lanes == 0 or length < lanes or schedule.tile is not None or is_reduction:
         return schedule
-    again = [n for n in (unroll, unroll // 2) if n and schedule.may_run_again(n)]
-    if length % (unroll * lanes) and again:
-        step = again[0] * lanes
-        tail = Tail.OVERLAPPING if length % step else Tail.NONE
-        schedule = schedule.with_axis(last, step=step, tail=tail)
+    # Conditions hold or not where the places of the last elements are known.
+    is_free = schedule.source is not Source.TURNED and not domain.trace.conditions
+    again = [n for n in (unroll, unroll // 2) if n and is_free and schedule.may_run_again(n)]
+    if again:
+        schedule = schedule.with_axis(last, step=again[0] * lanes, tail=Tail.OVERLAPPING)
         return schedule.because("one body: the last round ends where the elements do")
-    if length % lanes == 0:
-        return schedule
     if domain.weight > light:
         schedule = schedule.with_axis(last, tail=Tail.PREDICATED)
         remark = f"one body: an element's weight is {domain.weight}, light is {light}"

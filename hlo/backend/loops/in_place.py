@@ -69,11 +69,14 @@ def _is_safe(schedule: NestSchedule, output: Output, operand: int) -> bool:
     return all(_is_own(schedule, read, place) for read in reads)
 
 
-def read_apart(domains: Sequence[Domain]) -> frozenset[int]:
-    """Leaves over which no result of the domains may lie: one of them reads an element elsewhere
-    than where it writes.
+def read_apart(
+    expression: Expression, outputs: Sequence[Output], domains: Sequence[Domain]
+) -> frozenset[int]:
+    """Leaves over which no result may lie: none has their size, or a domain reads an element
+    elsewhere than where it writes.
     """
-    found: set[int] = set()
+    leaves = expression.leaves.values()
+    found = {k.number for k in leaves if not any(_same_size(k, o.array) for o in outputs)}
     for domain in domains:
         places = [o.place(domain.own_index) for o in domain.outputs]
         reads = (r for r in domain.trace.reads if not r.reduced and r.leaf not in found)

@@ -214,8 +214,11 @@ class NestSchedule(Struct, frozen=True, eq=False):
         """
         domain, vector = self.domain, self.vector
         assert vector is not None, "there are lanes"
-        vectors = -(-domain.extents[vector.loop] // vector.lanes)
+        length = domain.extents[vector.loop]
+        vectors = -(-length // vector.lanes)
         if vectors <= FEW_VECTORS or _MOST_AGAIN * (-vectors % unroll) > vectors:
+            return False
+        if unroll * vector.lanes > length:
             return False
         is_apart = all(o.alias is None for o in domain.outputs) and not domain.outer
         return is_apart and all(read.leaf in self.apart for read in domain.trace.reads)
