@@ -192,14 +192,14 @@ class _Lowering:
             body(variables)
             return carried
 
-        low, high = limits or (nest.w.int(0), nest.w.int(length))
+        bounds = self.elemental.bounds if axis.is_bounded and limits is None else None
+        low, high = limits or bounds or (nest.w.int(0), nest.w.int(length))
         lanes, unroll = axis.lanes, axis.vectors
         if axis.tail is Tail.OVERLAPPING:
             self._overlapping(axis, low, high, body)
         elif axis.tail is Tail.PREDICATED:
             masked_loop(nest, low, high, (0, length), lanes, body, unroll)
-        elif limits is None and axis.is_bounded and self.elemental.bounds is not None:
-            bounds = self.elemental.bounds
+        elif bounds is not None:
             lane_loop_within(nest, (0, length), bounds, lanes, unroll, [], static)
         elif limits is None:
             shortens = axis.tail is Tail.SHORT
@@ -214,17 +214,18 @@ class _Lowering:
     def _overlapping(
         self, axis: Axis, low: Value, high: Value, body: Callable[[list[Expr]], None]
     ) -> None:
-        """A vector a round; the last one ends where the loop's range does, instead of a mask."""
+        """The last round ends where the loop's range does, instead of a mask."""
         nest, w, length = self.elemental.nest, self.elemental.nest.w, self.domain.extents[axis.loop]
-        lanes = axis.lanes
+        lanes, step = axis.lanes, axis.step
 
-        def vector(counter: Value, _: list[Value]) -> list[Value]:
-            start = w.intrinsic("llvm.smin", "i64", counter, w.int(length - lanes))
-            body([nest.variable(start, 0, length - 1, lanes)])
+        def vectors(counter: Value, _: list[Value]) -> list[Value]:
+            start = w.intrinsic("llvm.smin", "i64", counter, w.int(length - step))
+            first = nest.variable(start, 0, length - 1 - step + lanes, lanes)
+            body([first + k for k in range(0, step, lanes)])
             return []
 
         # The last round may be cut short: it runs while one element is left.
-        nest.loop(low, w.binary("add", high, w.int(lanes - 1)), lanes, [], vector)
+        nest.loop(low, w.binary("add", high, w.int(step - 1)), step, [], vectors)
 
     # -- stages ----------------------------------------------------------------------------------
 

@@ -20,12 +20,16 @@ from hlo.backend.loops.choose_rows import choose_rows
 from hlo.backend.loops.choose_stages import choose_stages
 from hlo.backend.loops.choose_tails import choose_tail
 from hlo.backend.loops.choose_units import choose_units
-from hlo.backend.loops.domain import Domain, domains_of, looped
+from hlo.backend.loops.domain import domains_of, looped
 from hlo.backend.loops.expression import Expression
+from hlo.backend.loops.in_place import read_apart
 from hlo.backend.loops.nest_schedule import NestSchedule, serial
 from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.schedule import Tail
 from hlo.indexing import affine
+
+# A box that is so many times as large as another one takes the time; the other's code is short.
+_MANY = 16
 
 
 def schedules_of(
@@ -35,12 +39,21 @@ def schedules_of(
     said: the order of the loops that the fusion's text asks for, () for none
     (analysis/loop_order.py).
     """
-    return [_chosen(expression, box, lanes, said) for box in domains_of(expression, outputs, lanes)]
+    found = [looped(expression, box, said) for box in domains_of(expression, outputs, lanes)]
+    domains = [domain for domain, _ in found]
+    largest = max((domain.size for domain in domains), default=0)
+    apart = read_apart(expression, outputs, domains)
+    schedules = []
+    for domain, kept in found:
+        first = replace(serial(expression.target, domain, lanes), apart=apart)
+        if _MANY * domain.size <= largest and not domain.trace.reductions:
+            # What lies beside a seam.
+            first = replace(first, is_small=True).because("code: little, as it is of few elements")
+        schedules.append(_chosen(expression, first, kept))
+    return schedules
 
 
-def _chosen(expression: Expression, box: Domain, lanes: int, said: tuple[int, ...]) -> NestSchedule:
-    domain, kept = looped(expression, box, said)
-    first = serial(expression.target, domain, lanes)
+def _chosen(expression: Expression, first: NestSchedule, kept: int) -> NestSchedule:
     strip = choose_strip(first, kept or rows_of_few(first))
     if strip is not None:
         from hlo.backend.loops.choose_kept_strips import choose_strips  # few loops are strips
@@ -50,7 +63,7 @@ def _chosen(expression: Expression, box: Domain, lanes: int, said: tuple[int, ..
     if schedule.vector is not None and schedule.domain.trace.reductions:
         from hlo.backend.loops.choose_streams import choose_streams  # of reductions
 
-        schedule = choose_streams(expression, schedule, lanes)
+        schedule = choose_streams(expression, schedule, first.lanes)
     schedule = choose_rows(choose_stages(expression, schedule))
     schedule = choose_tail(schedule)
     if expression.target.is_bounded:
@@ -64,7 +77,7 @@ def _bounded(schedule: NestSchedule) -> NestSchedule:
     vector, domain = schedule.vector, schedule.domain
     if vector is None or schedule.block or schedule.walks or schedule.inner:
         return schedule
-    if vector.tail not in (Tail.NONE, Tail.MASKED, Tail.SHORT):
+    if vector.tail is Tail.PREDICATED:
         return schedule
     own = affine.of(domain.variables[vector.loop])
     index = domain.index([affine.of(v) for v in domain.variables])

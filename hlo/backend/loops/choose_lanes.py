@@ -83,10 +83,11 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
     if not is_contiguous and (reduced > _SHORT_REDUCTION or domain.order):
         return None
     vectors, units = -(-length // lanes), prod(extents[: count - 1])
-    most = min(4 if is_contiguous else 1 + (reduced > 8), vectors)
+    wanted = 1 if schedule.is_small else 4 if is_contiguous else 1 + (reduced > 8)
+    most = min(wanted, vectors)
     while most > 1 and units * vectors < _LEAST_STRIPS * most:
         most //= 2
-    in_one = domain.weight > LIGHT
+    in_one = domain.weight > LIGHT or schedule.is_small
     why = "contiguous" if is_contiguous else f"around rows of {reduced}"
     unroll = min(range(1, most + 1), key=lambda n: _visits(vectors, n, in_one=in_one))
     visits = _visits(vectors, unroll, in_one=in_one)
@@ -179,6 +180,9 @@ def _strip_tail(schedule: NestSchedule, *, in_one: bool) -> dict[str, object]:
     vector = schedule.vector
     assert vector is not None, "a strip has lanes"
     rest = schedule.domain.extents[vector.loop] % vector.step
+    is_plain = not schedule.domain.trace.reductions
+    if rest and is_plain and schedule.may_run_again(vector.vectors):
+        return {"tail": Tail.OVERLAPPING}
     if rest and in_one:
         return {"tail": Tail.PREDICATED}
     vectors = -(-rest // vector.lanes)
@@ -270,16 +274,19 @@ def _why_rows_are_turned(schedule: NestSchedule) -> str:
 def _gathered(schedule: NestSchedule) -> NestSchedule:
     """No more lanes than one instruction gathers where all that is read and written lies apart, as
     columns at an image's border: more are as many gathers, and LLVM takes 0.2 ms for each of 64.
+    One by one where code has to be short, as such a border's: each lane is loaded and stored for
+    itself in any case.
     """
     domain, last = schedule.domain, schedule.domain.variables[-1]
-    if schedule.lanes <= MOST_LANES or domain.trace.reductions:
+    most = 1 if schedule.is_small and not domain.trace.carried else MOST_LANES
+    if schedule.lanes <= most or domain.trace.reductions:
         return schedule
     places = [r.position for r in domain.trace.reads if r.position.depends_on(last)]
     places += [o.place(domain.own_index) for o in domain.outputs]
     if any(place.coefficient(last) in (1, -1) for place in places):
         return schedule
-    remark = f"lanes: {MOST_LANES} of {schedule.lanes}, as many as are gathered at once"
-    return replace(schedule, lanes=MOST_LANES).because(remark)
+    why = "no two lie together" if most == 1 else "as many as are gathered at once"
+    return replace(schedule, lanes=most).because(f"lanes: {most} of {schedule.lanes}, {why}")
 
 
 def _narrowed(schedule: NestSchedule) -> NestSchedule:

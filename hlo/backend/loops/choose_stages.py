@@ -72,6 +72,9 @@ def _staged(schedule: NestSchedule, stages: Stages) -> NestSchedule:
     """The loop over lanes parted, in blocks where it is longer than the rows between its parts."""
     vector, length = schedule.vector, schedule.domain.extents[-1]
     assert vector is not None, "there are lanes"
+    if vector.tail is Tail.OVERLAPPING:  # what a stage leaves begins where its block does
+        vector = replace(vector, tail=Tail.PREDICATED)
+        schedule = replace(schedule, axes=(*schedule.axes[:-1], vector))
     block = block_of(schedule.machine)
     keeps = []
     for member in (m for kept in stages for m in kept):

@@ -6,11 +6,9 @@ from math import prod
 
 from msgspec.structs import replace
 
-from hlo.backend.loops.nest_schedule import NestSchedule
+from hlo.backend.loops.nest_schedule import FEW_VECTORS, NestSchedule
 from hlo.backend.loops.schedule import Axis, Source, Tail
 from hlo.backend.loops.vectors import MOST_SHORT
-
-_FEW_VECTORS = 4  # Vectors of an array that iterations of a loop may hand on in registers.
 
 
 def choose_tail(schedule: NestSchedule) -> NestSchedule:
@@ -27,6 +25,8 @@ def _ended(schedule: NestSchedule, vector: Axis) -> Axis:
     length, lanes, step = schedule.domain.extents[-1], vector.lanes, vector.step
     if schedule.source is Source.TURNED and length % lanes and _may_repeat(schedule):
         return replace(vector, step=lanes, tail=Tail.OVERLAPPING)
+    if vector.tail is Tail.OVERLAPPING:
+        return vector
     if vector.tail is Tail.PREDICATED:
         return replace(vector, step=lanes)
     assert not schedule.block % step, "a unit's block is whole rounds"
@@ -35,7 +35,7 @@ def _ended(schedule: NestSchedule, vector: Axis) -> Axis:
     if vector.of:
         return replace(vector, tail=Tail.MASKED, tail_step=_rest_step(schedule, vector))
     rest = length % lanes
-    shortens = schedule.is_light and length <= _FEW_VECTORS * lanes
+    shortens = schedule.is_light and length <= FEW_VECTORS * lanes
     is_short = not rest or (shortens and rest.bit_count() <= _most_short(schedule))
     return replace(vector, tail=Tail.SHORT if is_short else Tail.MASKED)
 

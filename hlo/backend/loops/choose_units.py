@@ -73,8 +73,8 @@ def _choose_parallel(schedule: NestSchedule, most: int) -> tuple[NestSchedule, i
 
 
 def _choose_vectors(schedule: NestSchedule, *, is_reduction: bool) -> NestSchedule:
-    """Vectors a round, and whether the loop over lanes has one body, in which all are masked, as
-    the last one has to be.
+    """Vectors a round, and whether the loop over lanes has one body: the last round runs again over
+    elements of the one before, or all lanes are masked, as the last ones have to be.
     """
     domain, lanes, last = schedule.domain, schedule.lanes, len(schedule.domain.extents) - 1
     length = domain.extents[-1]
@@ -84,8 +84,15 @@ def _choose_vectors(schedule: NestSchedule, *, is_reduction: bool) -> NestSchedu
         remark = f"vectors: {unroll} a round, an element's weight is {domain.weight}"
         schedule = schedule.because(remark)
     light = 0 if schedule.is_small else LIGHT
-    is_long = domain.weight > light and schedule.tile is None and not is_reduction
-    if is_long and length > lanes and length % lanes > 0:
+    if length % lanes == 0 or length < lanes or schedule.tile is not None or is_reduction:
+        return schedule
+    # Conditions hold or not where the places of the last elements are known.
+    is_free = schedule.source is not Source.TURNED and not domain.trace.conditions
+    again = [n for n in (unroll, unroll // 2) if n and is_free and schedule.may_run_again(n)]
+    if again:
+        schedule = schedule.with_axis(last, step=again[0] * lanes, tail=Tail.OVERLAPPING)
+        return schedule.because("one body: the last round ends where the elements do")
+    if domain.weight > light:
         schedule = schedule.with_axis(last, tail=Tail.PREDICATED)
         remark = f"one body: an element's weight is {domain.weight}, light is {light}"
         schedule = schedule.because(remark)

@@ -7,7 +7,10 @@ reduction over the nest's own rows, made once for a row, before its stores.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hlo.analysis.leaves import leaf_count
+from hlo.backend.loops.domain import Domain
 from hlo.backend.loops.expression import Expression, Leaf
 from hlo.backend.loops.nest_schedule import NestSchedule
 from hlo.backend.loops.outputs import Output
@@ -64,6 +67,21 @@ def _is_safe(schedule: NestSchedule, output: Output, operand: int) -> bool:
         return False
     place = output.place(domain.own_index)
     return all(_is_own(schedule, read, place) for read in reads)
+
+
+def read_apart(
+    expression: Expression, outputs: Sequence[Output], domains: Sequence[Domain]
+) -> frozenset[int]:
+    """Leaves over which no result may lie: none has their size, or a domain reads an element
+    elsewhere than where it writes.
+    """
+    leaves = expression.leaves.values()
+    found = {k.number for k in leaves if not any(_same_size(k, o.array) for o in outputs)}
+    for domain in domains:
+        places = [o.place(domain.own_index) for o in domain.outputs]
+        reads = (r for r in domain.trace.reads if not r.reduced and r.leaf not in found)
+        found.update(r.leaf for r in reads if r.position not in places)
+    return frozenset(found)
 
 
 def _is_own(schedule: NestSchedule, read: Read, place: Expr) -> bool:

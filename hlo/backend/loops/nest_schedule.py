@@ -24,6 +24,8 @@ from hlo.machine import Machine
 
 LIGHT = 60  # Expressions up to this weight may be written several times.
 UNITS = 64  # Parallel units that are enough for any machine.
+FEW_VECTORS = 4  # Vectors of an array that iterations of a loop may hand on in registers.
+_MOST_AGAIN = 8  # Of so many vectors, one may be computed twice.
 
 
 class Keep(Struct, frozen=True):
@@ -104,7 +106,8 @@ class NestSchedule(Struct, frozen=True, eq=False):
     one stores; walks: reductions that go through memory row by row. reductions: with their indices,
     in order, as each is made where its index is known; ahead: what the stage that stores asks for,
     fetched: what the last reduction does. remarks: why, one for each decision. is_small: whether
-    little code is worth more than fast code.
+    little code is worth more than fast code. apart: leaves over which no result may lie
+    (in_place.py).
     """
 
     machine: Machine
@@ -120,6 +123,7 @@ class NestSchedule(Struct, frozen=True, eq=False):
     fetched: tuple[Ahead, ...] = ()
     remarks: tuple[str, ...] = ()
     is_small: bool = False
+    apart: frozenset[int] = frozenset()
 
     # -- what the axes are -------------------------------------------------------------------
 
@@ -202,6 +206,22 @@ class NestSchedule(Struct, frozen=True, eq=False):
     def is_light(self) -> bool:
         """Whether a few short vectors cost no more than a masked one."""
         return self.domain.weight <= LIGHT and not self.domain.trace.reductions
+
+    def may_run_again(self, unroll: int) -> bool:
+        """Whether the last elements may be computed and stored twice, in rounds of so many vectors:
+        they rest on nothing that a result may lie over, and are few. Few vectors in all stay what
+        they are, which a loop may hand on in registers.
+        """
+        domain, vector = self.domain, self.vector
+        assert vector is not None, "there are lanes"
+        length = domain.extents[vector.loop]
+        vectors = -(-length // vector.lanes)
+        if vectors <= FEW_VECTORS or _MOST_AGAIN * (-vectors % unroll) > vectors:
+            return False
+        if unroll * vector.lanes > length:
+            return False
+        is_apart = all(o.alias is None for o in domain.outputs) and not domain.outer
+        return is_apart and all(read.leaf in self.apart for read in domain.trace.reads)
 
     @property
     def kept_bytes(self) -> int:
