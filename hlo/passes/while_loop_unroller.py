@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from hlo.analysis.fusibility import SCALAR_STRUCTURE
 from hlo.analysis.loop_state import counter
-from hlo.ir.graph import callees_first, calls, clone_instruction, post_order
+from hlo.ir.graph import callees_first, calls, clone_instruction, post_order, reachable_computations
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
@@ -34,7 +34,8 @@ _PLAIN = opcodes(Trait.ELEMENTWISE | Trait.REPEATS) | {"iota"}
 def while_loop_unroller(module: Module) -> bool:
     """Unroll short loops of elementwise ops over large arrays.
 
-    Inner loops first. O(size of the result).
+    Inner loops first; bodies that nobody calls any more go at once, for those of nested loops
+    together are as many times the result as there are levels. O(size of all bodies, unrolled).
     """
     changed = False
     for computation in callees_first(module):
@@ -44,6 +45,9 @@ def while_loop_unroller(module: Module) -> bool:
             if trips is not None:
                 _unroll(loop, trips)
                 changed = True
+    if changed:
+        called = reachable_computations(module)
+        module.remove_all([c for c in module.computations if c not in called])
     return changed
 
 

@@ -15,6 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hlo.garbage import uncollected
+from tests.support.source_files import children, descendants
+
 # Methods of Python's own containers, texts and files: what has them need not be of the package.
 BUILTIN = frozenset(
     name
@@ -51,14 +54,14 @@ class Source:
         tree = ast.parse(text)
         self.imports[module] = {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
-            for node in ast.walk(tree)
+            for node in descendants(tree)
             if isinstance(node, ast.ImportFrom) and node.module
             for alias in node.names
         }
         pending: list[tuple[ast.AST, str, str]] = [(tree, module, "")]
         while pending:
             node, name, owner = pending.pop()
-            for child in ast.iter_child_nodes(node):
+            for child in children(node):
                 if isinstance(child, Function):
                     inner = f"{name}.{child.name}"
                     self.functions[inner] = child, owner
@@ -110,6 +113,7 @@ class Source:
         return [b for b in found if b in self.classes]
 
 
+@uncollected()
 def read(root: Path) -> Source:
     """The package in a folder."""
     source = Source()
@@ -122,17 +126,17 @@ def read(root: Path) -> Source:
 
 def _own_nodes(function: Function) -> Iterator[ast.AST]:
     """Nodes of a function, those of functions in it aside."""
-    pending = list(ast.iter_child_nodes(function))
+    pending = children(function)
     while pending:
         node = pending.pop()
         yield node
         if not isinstance(node, Function | ast.ClassDef):
-            pending += ast.iter_child_nodes(node)
+            pending += children(node)
 
 
 def _values(function: Function) -> Iterator[str]:
     """Names of parameters and variables, which hide functions of the same names."""
-    for node in ast.walk(function.args):
+    for node in descendants(function.args):
         if isinstance(node, ast.arg):
             yield node.arg
     for node in _own_nodes(function):

@@ -5,11 +5,12 @@ docs/compiler.md holds the picture, tests/unit/test_structure.py the two togethe
 
 from __future__ import annotations
 
-import ast
 import sys
+from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.source_files import FILES, ROOT, source_file
+
 # From the lowest up; a file or a folder under hlo/, each file in the first that holds it.
 ROOMS = (
     "ir", "machine.py", "attributes", "ops", "indexing", "analysis", "passes", "backend/ir",
@@ -28,21 +29,22 @@ def room_of(path: Path) -> str | None:
 def arrows() -> dict[str, set[str]]:
     """Room -> the other rooms whose files it imports, anywhere in a file."""
     found: dict[str, set[str]] = {room: set() for room in ROOMS}
-    for path in (ROOT / "hlo").rglob("*.py"):
+    for path in FILES:
         own = room_of(path)
         if own is not None:
             found[own] |= {room for t in imported(path) if (room := room_of(t)) and room != own}
     return found
 
 
-def imported(path: Path) -> set[Path]:
+@cache
+def imported(path: Path) -> frozenset[Path]:
     """The files of hlo/ that a file imports, under TYPE_CHECKING and inside functions too."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hlo"):
-            home = ROOT.joinpath(*(node.module or "").split("."))
-            found |= {p.with_suffix(".py") for p in (*(home / a.name for a in node.names), home)}
-    return {p for p in found if p.exists()}
+    found: set[Path] = set()
+    for module, name in source_file(path).names_from:
+        if module.startswith("hlo"):
+            home = ROOT.joinpath(*module.split("."))
+            found |= {(home / name).with_suffix(".py"), home.with_suffix(".py")}
+    return frozenset(p for p in found if p.exists())
 
 
 def picture() -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 import hlo
 from tests.support.first_use import CASES
+from tests.support.source_files import FILES, ROOT, descendants, tree_of
 
-ROOT = Path(__file__).parents[2]
 CACHES = {"cache", "lru_cache"}
 LOCKS = {"Lock", "RLock"}
 CHANGES = {
@@ -67,24 +66,26 @@ def test_first_on_many_threads_again(name: str, monkeypatch: pytest.MonkeyPatch)
     assert {first_use(name) for _ in range(20)} == {repr(CASES[name]())}
 
 
-@cache
-def trees() -> list[tuple[str, ast.Module]]:
-    files = sorted((ROOT / "hlo").rglob("*.py"))
-    return [(str(f.relative_to(ROOT / "hlo")), ast.parse(f.read_text())) for f in files]
+def trees(*words: str) -> Iterator[tuple[str, ast.Module]]:
+    """Names and trees of the files whose text has one of the words."""
+    for path in FILES:
+        text = path.read_text()
+        if any(word in text for word in words):
+            yield str(path.relative_to(ROOT / "hlo")), tree_of(text)
 
 
 def test_what_has_no_parameters_is_made_once() -> None:
     """functools' caches may make a value on several threads: two tables are not one."""
     found = []
-    for name, tree in trees():
-        for function in ast.walk(tree):
+    for name, tree in trees(*CACHES, "cached_property"):
+        for function in descendants(tree):
             if not isinstance(function, ast.FunctionDef) or ast.unparse(function.args):
                 continue  # a method has self
-            marks = {n.id for d in function.decorator_list for n in ast.walk(d)
+            marks = {n.id for d in function.decorator_list for n in descendants(d)
                      if isinstance(n, ast.Name)}  # fmt: skip
             found += [f"{name} {function.name}"] if marks & CACHES else []
         found += [
-            f"{name} cached_property" for n in ast.walk(tree)
+            f"{name} cached_property" for n in descendants(tree)
             if isinstance(n, ast.ImportFrom) and n.module == "functools"
             and any(imported.name == "cached_property" for imported in n.names)
         ]  # fmt: skip
@@ -93,8 +94,8 @@ def test_what_has_no_parameters_is_made_once() -> None:
 
 def test_locks_come_from_one_place() -> None:
     """A fork resets those of hlo/once.py; others stay held in a child."""
-    for name, tree in trees():
-        made = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)} & LOCKS
+    for name, tree in trees(*LOCKS):
+        made = {n.attr for n in descendants(tree) if isinstance(n, ast.Attribute)} & LOCKS
         assert not made or name in ("once.py", "forking.py"), f"{name}: expected hlo.once.lock()"
 
 
@@ -109,21 +110,21 @@ def _values(tree: ast.Module) -> set[str]:
     return found
 
 
-def _own(function: ast.FunctionDef) -> set[str]:
-    """The function's parameters and variables."""
-    stored = (n for n in ast.walk(function) if isinstance(n, ast.Name))
-    names = {n.id for n in stored if isinstance(n.ctx, ast.Store)}
-    shared = {n for g in ast.walk(function) if isinstance(g, ast.Global) for n in g.names}
-    return (names | {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)}) - shared
+def _own(nodes: list[ast.AST]) -> set[str]:
+    """The parameters and variables of a function with these nodes."""
+    names = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    shared = {n for g in nodes if isinstance(g, ast.Global) for n in g.names}
+    return (names | {a.arg for a in nodes if isinstance(a, ast.arg)}) - shared
 
 
 def changed_values(tree: ast.Module) -> set[str]:
     """The module-level values that functions change."""
     found: set[str] = set()
     values = _values(tree)
-    for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)):
-        theirs = values - _own(function)
-        for n in ast.walk(function):
+    for function in (n for n in descendants(tree) if isinstance(n, ast.FunctionDef)):
+        nodes = descendants(function)
+        theirs = values - _own(nodes)
+        for n in nodes:
             match n:
                 case ast.Global():
                     found |= set(n.names)
@@ -135,7 +136,7 @@ def changed_values(tree: ast.Module) -> set[str]:
 
 
 def test_changed_module_values_have_a_reason() -> None:
-    found = {f"{name} {value}" for name, tree in trees() for value in changed_values(tree)}
+    found = {f"{name} {value}" for name, tree in trees("") for value in changed_values(tree)}
     assert found == set(CHANGED)
 
 

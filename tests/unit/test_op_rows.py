@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from hlo.indexing.maps import CASES
 from hlo.ir import dtype as dt
 from hlo.ops.table import INDEX_MAPS, OPS, Trait, opcodes
+from tests.support import source_files
+from tests.support.source_files import ROOT, nodes_of
 
-ROOT = Path(__file__).resolve().parents[2]
-FILES = [p for p in sorted((ROOT / "hlo").rglob("*.py")) if "ops" not in p.parts[len(ROOT.parts) :]]
+FILES = [p for p in source_files.FILES if "ops" not in p.parts[len(ROOT.parts) :]]
 # What holds a program together and computes nothing by itself.
 STRUCTURE = {
     *opcodes(Trait.FREE | Trait.CALLS), "fusion", "async-start", "async-update", "async-done",
@@ -45,12 +45,12 @@ def stated(node: ast.AST, compared: set[ast.AST]) -> list[str]:
 
 
 def statements(source: str) -> Iterator[list[str]]:
-    tree = ast.parse(source)
-    inside = [n for n in ast.walk(tree) if isinstance(n, ast.Compare)]
+    nodes = nodes_of(source)
+    inside = [n for n in nodes if isinstance(n, ast.Compare)]
     compared = {
         c for n in inside if isinstance(n.ops[0], ast.In | ast.NotIn) for c in n.comparators
     }
-    yield from filter(None, (stated(node, compared) for node in ast.walk(tree)))
+    yield from filter(None, (stated(node, compared) for node in nodes))
 
 
 def test_no_table_outside_the_rows_says_something_of_opcodes() -> None:

@@ -2,16 +2,13 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hlo.machine import NAMED
 from tests.support.rooms import imported, picture
-
-ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted((ROOT / "hlo").rglob("*.py"))
+from tests.support.source_files import FILES, ROOT, source_file
 
 # Each layer may import itself and what stands before it.
 LAYERS = (
@@ -95,37 +92,17 @@ def room_of(path: Path) -> str:
     return path.relative_to(ROOT / "hlo").parts[0].removesuffix(".py")
 
 
-def imports_of(path: Path) -> list[str]:
+def test_imports_point_down() -> None:
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.append(node.module)
-    return found
-
-
-def type_checking_imports(path: Path) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.ImportFrom) and inner.module:
-                    found.add(inner.module)
-    return found
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_point_down(path: Path) -> None:
-    own = room_of(path)
-    if own == "__init__":
-        return
-    for module in set(imports_of(path)) - type_checking_imports(path):
-        parts = module.split(".")
-        if parts[0] == "hlo" and len(parts) > 1:
-            target = parts[1]
-            allowed = RANK[target] < RANK[own] or target == own or (own, target) in SIDEWAYS
-            assert allowed, f"{path.relative_to(ROOT)} ({own}) imports {module}"
+    for path in FILES:
+        own, file = room_of(path), source_file(path)
+        for module in set(file.imports) - file.imports_for_types:
+            parts = module.split(".")
+            if own != "__init__" and parts[0] == "hlo" and len(parts) > 1:
+                target = parts[1]
+                allowed = RANK[target] < RANK[own] or target == own or (own, target) in SIDEWAYS
+                found += [] if allowed else [f"{file.name} ({own}) imports {module}"]
+    assert found == []
 
 
 BACKEND = [p for p in FILES if room_of(p) == "backend"]
@@ -194,11 +171,11 @@ BY_NAME = {
 }
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_are_statements(path: Path) -> None:
+def test_imports_are_statements() -> None:
     """Where the type checker sees what is imported."""
-    is_by_name = re.search(r"\b(import_module|__import__)\(", path.read_text()) is not None
-    assert is_by_name == (str(path.relative_to(ROOT)) in BY_NAME)
+    by_name = re.compile(r"\b(import_module|__import__)\(")
+    files = map(source_file, FILES)
+    assert {file.name for file in files if by_name.search(file.text)} == set(BY_NAME)
 
 
 def test_tests_and_benchmarks_are_of_short_files_too() -> None:
@@ -207,24 +184,25 @@ def test_tests_and_benchmarks_are_of_short_files_too() -> None:
     assert [str(p.relative_to(ROOT)) for p in long] == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_third_parties_have_one_door(path: Path) -> None:
-    for module in imports_of(path):
-        door = DOORS.get(module.split(".")[0], "")
-        name = str(path.relative_to(ROOT / "hlo"))
-        assert name.startswith(door), f"{name} imports {module}"
+def test_third_parties_have_one_door() -> None:
+    found = [
+        f"{file.name} imports {module}"
+        for file in map(source_file, FILES)
+        for module in file.imports
+        if not file.name.startswith(f"hlo/{DOORS.get(module.split('.')[0], '')}")
+    ]
+    assert found == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_sizes(path: Path) -> None:
-    text = path.read_text()
-    name = str(path.relative_to(ROOT))
-    assert text.count("\n") <= LONGEST_FILE or name in LONG, f"{name} is too long"
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef):
-            size = (node.end_lineno or 0) - node.lineno + 1
-            key = f"{name}:{node.name}"
-            assert size <= LONGEST_FUNCTION or key in LONG, f"{key} has {size} lines"
+def test_sizes() -> None:
+    found = []
+    for file in map(source_file, FILES):
+        lines = {file.name: (file.text.count("\n"), LONGEST_FILE)}
+        for function, size in file.functions:
+            lines[f"{file.name}:{function}"] = size, LONGEST_FUNCTION
+        found += [f"{key} has {n} lines" for key, (n, most) in lines.items()
+                  if n > most and key not in LONG]  # fmt: skip
+    assert found == []
 
 
 def test_no_drawers() -> None:
@@ -232,27 +210,20 @@ def test_no_drawers() -> None:
     assert [str(p) for p in FILES if p.stem in drawers] == []
 
 
-def texts_of(path: Path) -> Iterator[str]:
-    """The texts in a file's code; what is said about the code stands aside."""
-    tree = ast.parse(path.read_text())
-    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
-            yield node.value
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_instructions_are_asked_about_in_one_room(path: Path) -> None:
+def test_instructions_are_asked_about_in_one_room() -> None:
     """Elsewhere no feature, no intrinsic of a machine and no assembly is named."""
-    name = str(path.relative_to(ROOT))
-    if name.startswith(INSTRUCTIONS):
-        outside = {m for m in imports_of(path) if m.startswith("hlo") and "backend.isa" not in m}
-        assert outside <= BELOW_INSTRUCTIONS, f"{name} imports what rests on instructions"
-        return
-    for text in texts_of(path):
-        assert not OF_INSTRUCTIONS.search(text), f"{name}: {text!r} belongs to {INSTRUCTIONS}"
-        is_feature = text in FEATURES and name not in KNOW_FEATURES
-        assert not is_feature, f"{name}: {text!r} is a question for {INSTRUCTIONS}"
+    found = []
+    for file in map(source_file, FILES):
+        if file.name.startswith(INSTRUCTIONS):
+            outside = {m for m in file.imports if m.startswith("hlo") and "backend.isa" not in m}
+            above = outside - BELOW_INSTRUCTIONS
+            found += [f"{file.name} imports {m}, which rests on instructions" for m in above]
+            continue
+        named = [t for t in file.texts if OF_INSTRUCTIONS.search(t)]
+        if file.name not in KNOW_FEATURES:
+            named += [t for t in file.texts if t in FEATURES]
+        found += [f"{file.name}: {text!r} is a question for {INSTRUCTIONS}" for text in named]
+    assert found == []
 
 
 # Names and comments of a number that describes a machine.
@@ -286,13 +257,16 @@ def numbers_of(text: str) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("path", DESCRIBED, ids=lambda p: str(p.relative_to(ROOT)))
-def test_what_describes_a_machine_stands_in_its_description(path: Path) -> None:
+def test_what_describes_a_machine_stands_in_its_description() -> None:
     """Rates, lines and sizes of caches are hlo/machine.py's: functions of it are derived."""
-    text = path.read_text()
-    numbers = numbers_of(text)
-    assert [n for n, c in numbers if OF_MACHINES.search(n) or OF_CACHES.search(c)] == []
-    assert not re.search(r"from hlo\.machine import .*\bCache\b|\bRates\(", text)
+    other = re.compile(r"from hlo\.machine import .*\bCache\b|\bRates\(")
+    found = []
+    for file in map(source_file, DESCRIBED):
+        numbers = numbers_of(file.text)
+        names = [n for n, c in numbers if OF_MACHINES.search(n) or OF_CACHES.search(c)]
+        found += [f"{file.name}: {name}" for name in names]
+        found += [f"{file.name}: {made[0]}" for made in other.finditer(file.text)]
+    assert found == []
 
 
 def test_the_scan_finds_numbers_of_machines() -> None:

@@ -6,7 +6,6 @@ import ast
 import contextlib
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ import hlo
 from hlo.interpreter.frames import SHALLOW, call_depth, room_for
 from hlo.ir.module import Module
 from tests.support.growing_modules import FAMILIES
+from tests.support.source_files import FILES, ROOT, nodes_of
 
 X = np.arange(4, dtype=np.float32)
 
@@ -90,12 +90,14 @@ PROCESS_WIDE = {
 
 
 def test_nothing_else_of_the_process_is_set() -> None:
-    root = Path(__file__).resolve().parents[3]
     found: dict[str, set[str]] = {name: set() for name in PROCESS_WIDE}
-    for path in sorted((root / "hlo").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in FILES:
+        text = path.read_text()
+        if not any(name in text for name in PROCESS_WIDE):
+            continue  # nor in its tree
+        for node in nodes_of(text):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
                 name = getattr(node.func, "attr", getattr(node.func, "id", ""))
                 if name in found:
-                    found[name].add(str(path.relative_to(root)))
+                    found[name].add(path.relative_to(ROOT).as_posix())
     assert found == PROCESS_WIDE
