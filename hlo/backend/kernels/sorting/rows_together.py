@@ -4,7 +4,8 @@
 
 One operand whose elements come back from their keys: all of them, or all but a few values that the
 comparator takes for others (JAX's: -0 for 0, every NaN for one). Rows that have such values are
-sorted one by one, for their order among equals counts. Along an outer dimension a vector is so many
+sorted one by one, for their order among equals counts. Other operands follow keys of up to 32 bits,
+which have their positions below them then. Along an outer dimension a vector is so many
 neighbours; rows that lie side by side are turned in registers.
 
 Zen 3, two threads, of the time of rows one by one: 0.01 to 0.1 up to 40 elements, 0.1 to
@@ -34,17 +35,21 @@ from hlo.ir.instruction import Instruction
 # Elements of a row: pairs grow faster than the passes of a radix sort, of which a key of few bits
 # takes few.
 _MOST, _MOST_OF_A_BIT = 1024, 64
+_MOST_OF_A_BIT_WITH_POSITION = 8
 _FEWEST_LANES = 4
+_POSITION = (1 << 32) - 1  # Of a record: its low half.
 
 
 class Together(Struct, frozen=True):
-    """How many rows are sorted at once: lanes; by keys of so many bytes. is_turned: whether rows
-    lie side by side."""
+    """How many rows are sorted at once: lanes; by records of so many bytes. is_turned: whether rows
+    lie side by side. with_position: records are keys above positions, by which all operands follow.
+    """
 
     row: Row
     bytes: int
     lanes: int
     is_turned: bool
+    with_position: bool
 
     @property
     def width(self) -> int:
@@ -54,7 +59,8 @@ class Together(Struct, frozen=True):
     @property
     def memory_bytes(self) -> int:
         """What the records take that are no values."""
-        held = 0 if network.is_written_out(self.row.count) else self.row.count
+        is_held = self.with_position or not network.is_written_out(self.row.count)
+        held = self.row.count if is_held else 0
         return held * self.lanes * self.bytes
 
     @property
@@ -71,22 +77,28 @@ class Together(Struct, frozen=True):
         return self.row.rows // self.neighbours * self.groups
 
 
-def together(row: Row, orders: tuple[Order, ...], dtype: DType, target: Target) -> Together | None:
-    """How rows of one operand are sorted many at once; None where they are not."""
-    if len(orders) != 1 or target.is_small:
+def together(
+    row: Row, orders: tuple[Order, ...], kinds: list[DType], target: Target
+) -> Together | None:
+    """How rows of operands of these types are sorted many at once; None where they are not."""
+    if len(orders) != 1 or target.is_small or row.count < 2:
         return None
     (order,) = orders
-    if not 2 <= row.count <= min(_MOST, _MOST_OF_A_BIT * order.bits):
-        return None
-    if not (order.invertible or _is_nearly_invertible(order, dtype)) or dtype.bits < 8:
-        return None
+    is_alone = len(kinds) == 1 and kinds[0].bits >= 8
+    if is_alone and (order.invertible or _is_nearly_invertible(order, kinds[0])):
+        most, bits = min(_MOST, _MOST_OF_A_BIT * order.bits), order.bits
+    else:
+        most, bits, is_alone = _MOST_OF_A_BIT_WITH_POSITION * order.bits, 64, False
     is_turned = row.inner == 1
     if is_turned:
-        bounds = [8 * target.vector_bytes // order.bits, row.rows, row.count]
+        bounds = [8 * target.vector_bytes // bits, row.rows, row.count]
     else:  # whole lines: rows a power of two apart drive each other's lines out of the caches
-        bounds = [8 * target.machine.line_bytes // order.bits, row.inner]
-    lanes = 1 << (min(bounds).bit_length() - 1)
-    return Together(row, order.bits // 8, lanes, is_turned) if lanes >= _FEWEST_LANES else None
+        bounds = [8 * target.machine.line_bytes // bits, row.inner]
+    lanes = 1 << max(min(bounds).bit_length() - 1, 0)
+    is_wide = not is_alone and order.bits > bits // 2
+    if row.count > most or lanes < _FEWEST_LANES or is_wide:
+        return None
+    return Together(row, bits // 8, lanes, is_turned, with_position=not is_alone)
 
 
 def _is_nearly_invertible(order: Order, dtype: DType) -> bool:
@@ -144,7 +156,9 @@ class TogetherSort(Struct):
         found, differs = self._read(first, is_written_out=is_written_out)
 
         def sort() -> None:
-            if is_written_out:
+            if self.form.with_position:
+                self._sort_positions(first, found)
+            elif is_written_out:
                 records = network.sorted_values(nest, found)
                 for start in self._starts():
                     self._store(first, w.int(start), records[start : start + self.form.width])
@@ -166,6 +180,28 @@ class TogetherSort(Struct):
 
         when(nest, differs, one_by_one)
         when(nest, w.binary("xor", differs, w.int(1, "i1")), sort)
+
+    def _sort_positions(self, first: Value, found: list[Value]) -> None:
+        """Sort records, of values or in memory, and have all operands follow them."""
+        nest, w, form = self.build.nest, self.build.nest.w, self.form
+        if found:
+            for n, record in enumerate(network.sorted_values(nest, found)):
+                w.store(record, self._place(w.int(n), 0))
+        else:
+            network.sort_memory(nest, self.memory, form.row.count, self._record)
+
+        def row(lane: Value, _: list[Value]) -> list[Value]:
+            base = form.row.base(w, w.binary("add", first, lane))
+
+            def carry(j: Value) -> None:
+                at = w.binary("add", w.binary("mul", j, w.int(form.lanes)), lane)
+                record = w.load(w.address(self.memory, at, "i64"), "i64")
+                self.build.carry(base, j, w.binary("and", record, w.int(_POSITION)))
+
+            self.build.each(carry)
+            return []
+
+        nest.loop(0, form.lanes, 1, [], row)
 
     # -- tiles: elements of a row that are loaded together ------------------------------------
 
@@ -204,13 +240,18 @@ class TogetherSort(Struct):
 
     def _keys(self, first: Value, start: Value, differs: Value) -> tuple[list[Value], Value]:
         build, w = self.build, self.build.nest.w
-        dtype, found = build.kinds[0], []
-        for raw in self._load(first, start):
+        dtype, found = build.kinds[self.order.operand], []
+        for n, raw in enumerate(self._load(first, start)):
             if self.order.reads_codes:
                 key = key_of_code(self.order, build.elemental, raw)
             else:
                 lanes = types.decoded(w, build.nest.target, raw, dtype)
                 key = key_of(self.order, build.elemental, lanes)
+            if self.form.with_position:
+                position = w.binary("add", start, w.int(n))
+                wide = w.cast("zext", key, self._record)
+                key = w.binary("shl", wide, w.int(32, self._record))
+                key = w.binary("or", key, w.splat(position, self.form.lanes))
             found.append(_turned(w, key))
             if self.alone is not None:
                 again = _bits(w, element_of(self.order, build.elemental, key), key.type)
@@ -223,8 +264,9 @@ class TogetherSort(Struct):
         w, form, storage = self.build.nest.w, self.form, self._storage
         type = vector_of(storage, form.lanes)
         if not form.is_turned:
-            return [w.load(self._address(0, first, start), type)]
-        rows = [w.load(at, type) for at in self._row_addresses(0, first, start)]
+            return [w.load(self._address(self.order.operand, first, start), type)]
+        places = self._row_addresses(self.order.operand, first, start)
+        rows = [w.load(at, type) for at in places]
         return transposed(self.build.nest, rows)
 
     def _store(self, first: Value, start: Value, keys: list[Value]) -> None:
@@ -259,11 +301,11 @@ class TogetherSort(Struct):
 
     @property
     def _storage(self) -> str:
-        return types.storage_scalar(self.build.kinds[0])
+        return types.storage_scalar(self.build.kinds[self.order.operand])
 
     @property
     def _record(self) -> str:
-        return vector_of(f"i{self.order.bits}", self.form.lanes)
+        return vector_of(f"i{8 * self.form.bytes}", self.form.lanes)
 
 
 def _turned(w: Writer, key: Value) -> Value:

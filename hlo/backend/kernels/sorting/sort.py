@@ -58,8 +58,9 @@ class _Sort(RowKernel):
         orders = recognised(comparator)
         if not orders:
             return self._merged(comparator)
-        if len(self.kinds) == 1:
-            self.form = together(self.row, orders, self.kinds[0], self.nest.target)
+        self.form = together(self.row, orders, self.kinds, self.nest.target)
+        if self.form is not None and self.form.with_position:
+            return self._together(orders[0], None, 0)
         is_alone = len(orders) == 1 and orders[0].invertible and len(self.kinds) == 1
         if is_alone:
             return self._together(orders[0], None, 0) if self.form else self._keys_alone(orders[0])
