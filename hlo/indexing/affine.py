@@ -10,7 +10,7 @@ Immutable values. Does not know: LLVM (an atom only carries the value it stands 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 Index = tuple["Expr", ...]
 
@@ -446,13 +446,19 @@ def reshaped(index: Index, source: Sequence[int], target: Sequence[int]) -> Inde
     if 0 in source:
         return tuple(ZERO for _ in target)
     result: list[Expr] = []
+    for i, j in matched_runs(source, target):
+        position = linear(index[i.start : i.stop], source[i.start : i.stop])
+        result += delinearized(position, target[j.start : j.stop])
+    return tuple(result)
+
+
+def matched_runs(source: Sequence[int], target: Sequence[int]) -> Iterator[tuple[range, range]]:
+    """Runs of dimensions with equal products, from first to last; none has the size 0."""
     i = j = 0
     while i < len(source) or j < len(target):
         i_end, j_end = _group(source, i, target, j)
-        position = linear(index[i:i_end], source[i:i_end])
-        result += delinearized(position, target[j:j_end])
+        yield range(i, i_end), range(j, j_end)
         i, j = i_end, j_end
-    return tuple(result)
 
 
 def _group(source: Sequence[int], i: int, target: Sequence[int], j: int) -> tuple[int, int]:

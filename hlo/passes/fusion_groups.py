@@ -365,7 +365,9 @@ def _is_once(group: Group, producer: Instruction, axes: Axes) -> bool:
     if parts:
         own = producer.shape.dims
         cut = (own[parts[d]] if d in parts else n for d, n in enumerate(group.dims))
-        return prod(cut) <= producer.shape.size
+        places = places_in(group, producer) or ()
+        is_one = len(places) < 2 or is_worth_repeating(producer, len(places))
+        return is_one and prod(cut) <= producer.shape.size
     fixed = fixed_dims(group, axes)
     if fixed is not None:
         return _volume(group, axes) <= producer.shape.size or _volume(group, axes) <= 1

@@ -16,6 +16,7 @@ from hlo.analysis.fusibility import is_elementwise, op_cost
 from hlo.attributes.slices import slice_dims
 from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
+from hlo.ops.movement import PadAttributes
 from hlo.passes.fusion_axes import Axes, Group, Places, users_in
 from hlo.passes.fusion_repeats import COSTLY
 
@@ -137,7 +138,7 @@ def _users_first(cone: Mapping[Instruction, None], root: Instruction) -> dict[In
 
 def _is_followed(value: Instruction) -> bool:
     """Whether it may be computed at several places: what costs much is kept in any case."""
-    return _is_cheap(value) or value.opcode in ("slice", "broadcast")
+    return _is_cheap(value) or value.opcode in ("slice", "pad", "broadcast")
 
 
 def _is_cheap(value: Instruction) -> bool:
@@ -165,9 +166,20 @@ def _moved(member: Instruction, at: Places) -> Places | None:
     """The places of the operands; None where they are not the member's own, moved."""
     if is_elementwise(member):
         return at
-    if member.opcode != "slice":
+    steps = _steps_of_slice(member) if member.opcode == "slice" else _steps_of_pad(member)
+    if steps is None:
         return None
+    return frozenset(tuple(p + n for p, n in zip(place, steps, strict=True)) for place in at)
+
+
+def _steps_of_slice(member: Instruction) -> tuple[int, ...] | None:
     dims = slice_dims(member.attributes)
-    if any(d.stride != 1 for d in dims):
+    return tuple(d.start for d in dims) if all(d.stride == 1 for d in dims) else None
+
+
+def _steps_of_pad(member: Instruction) -> tuple[int, ...] | None:
+    """A slice's gradient: what stands beside the operand is computed nowhere."""
+    if member.opcode != "pad":
         return None
-    return frozenset(tuple(p + d.start for p, d in zip(place, dims, strict=True)) for place in at)
+    dims = PadAttributes.of(member.attributes).padding
+    return tuple(-d.low for d in dims) if not any(d.interior for d in dims) else None

@@ -15,7 +15,7 @@ from math import prod
 
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.ir.permutation import inverse
+from hlo.ir.permutation import compose, inverse, is_identity
 from hlo.ir.shape import Shape
 from hlo.ops.making import make, transposed
 from hlo.passes.liveness import replace, replaceable
@@ -46,7 +46,7 @@ def _along_rows(sort: Instruction) -> Instruction:
     (along,) = ints(sort, "dimensions")
     rank = sort.operands[0].shape.rank
     order = (*(d for d in range(rank) if d != along), along)
-    turned = [transposed(x, order) for x in sort.operands]
+    turned = [_turned(x, order) for x in sort.operands]
     shapes = [x.shape for x in turned]
     shape = shapes[0] if sort.shape.is_array else Shape.tuple(tuple(shapes))
     attributes = {**sort.attributes, "dimensions": (rank - 1,)}
@@ -58,3 +58,15 @@ def _along_rows(sort: Instruction) -> Instruction:
         make(inner, "get-tuple-element", inner, index=n, shape=s) for n, s in enumerate(shapes)
     ]
     return make(sort, "tuple", *(transposed(part, back) for part in parts))
+
+
+def _turned(x: Instruction, order: tuple[int, ...]) -> Instruction:
+    """transpose(x, order), or what x is turned from: one sort's ranks are sorted by the next."""
+    made = x
+    if x.opcode == "get-tuple-element" and x.operands[0].opcode == "tuple":
+        number = x["index"]
+        assert isinstance(number, int), "an element's number"
+        made = x.operands[0].operands[number]
+    if made.opcode == "transpose" and is_identity(compose(ints(made, "dimensions"), order)):
+        return made.operands[0]
+    return transposed(x, order)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from math import isnan
 
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.making import make
-from hlo.passes.patterns.matching import is_discrete, is_splat, same_array, splat, splat_literal
+from hlo.passes.patterns.matching import (
+    is_discrete,
+    is_plain,
+    is_splat,
+    same_array,
+    splat,
+    splat_literal,
+)
 from hlo.passes.rewriting import rewrite
 
 
@@ -167,6 +175,30 @@ def compare_converted_truth(root: Instruction) -> Instruction | None:
     if of_false == of_true:
         return splat(root, of_true)
     return p if of_true else make(root, "not", p, shape=root.shape)
+
+
+@rewrite("compare", operand="convert")
+def compare_converted_integer(root: Instruction) -> Instruction | None:
+    """convert(x) < c => true,  convert(x) == c => false  and so on for integers x that all stand on
+    the same side of c: bytes of a picture that index a table are not below 0
+    """
+    converted, c = root.operands
+    value = splat_literal(c)
+    if converted.opcode != "convert" or value is None or converted.shape.dtype.is_complex:
+        return None
+    from hlo.passes.patterns.conversion import holds
+
+    own, direction = converted.operands[0].shape.dtype, str(root["direction"])
+    if not own.is_integral or not holds(converted.shape.dtype, own):
+        return None
+    least = -(1 << (own.bits - 1)) if own.is_signed else 0
+    greatest = least + (1 << own.bits) - 1
+    number = float(value) if converted.shape.dtype.is_float else int(value)
+    if least <= number <= greatest and direction in ("EQ", "NE"):
+        return None
+    of_least, of_greatest = (bool(RELATIONS[direction](end, number)) for end in (least, greatest))
+    is_known = of_least == of_greatest and not isnan(number) and is_plain(root.shape)
+    return splat(root, of_least) if is_known else None
 
 
 def _holds_truth(dtype: DType, p: Instruction) -> bool:

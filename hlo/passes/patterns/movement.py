@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from hlo.indexing.affine import matched_runs
 from hlo.ir.instruction import Instruction
 from hlo.ir.permutation import compose, is_identity
 from hlo.ir.shape import Ints, Shape
@@ -199,21 +200,26 @@ def transpose_of_broadcast(root: Instruction) -> Instruction | None:
 
 @rewrite("reshape", operand="broadcast")
 def reshape_of_broadcast(root: Instruction) -> Instruction | None:
-    """reshape(broadcast(x, d)) => broadcast(x, d')  where the reshape only drops or adds size-1
-    dims
+    """reshape(broadcast(x, d)) => broadcast(reshape(x), d')  where what the reshape joins or parts
+    is of x alone or repeated alone: rows copied beside a dimension of size 1 are copies of a row
     """
     (inner,) = root.operands
     (x,) = inner.operands
-    source, target = inner.shape.dims, root.shape.dims
-    dimensions = ints(inner, "dimensions")
-    if not is_plain(root.shape) or any(source[d] == 1 for d in dimensions):
+    if not is_plain(root.shape) or not is_plain(x.shape) or not root.shape.size:
         return None
-    real_source = [i for i, n in enumerate(source) if n != 1]
-    real_target = [i for i, n in enumerate(target) if n != 1]
-    if [source[i] for i in real_source] != [target[i] for i in real_target]:
-        return None
-    moved = dict(zip(real_source, real_target, strict=True))
-    mapped = tuple(moved[d] for d in dimensions)
+    kept = [d for d in ints(inner, "dimensions") if inner.shape.dims[d] != 1]
+    parts: dict[int, list[int]] = {}  # by the first of x's dimensions, where they stand in root
+    for source, target in matched_runs(inner.shape.dims, root.shape.dims):
+        real = [d for d in source if inner.shape.dims[d] != 1]
+        own = [kept.index(d) for d in real if d in kept]
+        if own and (len(own) < len(real) or own != list(range(own[0], own[0] + len(own)))):
+            return None
+        if own:
+            parts[own[0]] = [d for d in target if root.shape.dims[d] != 1]
+    mapped = tuple(d for first in sorted(parts) for d in parts[first])
+    dims = tuple(root.shape.dims[d] for d in mapped)
+    if dims != x.shape.dims:
+        x = make(root, "reshape", x, shape=Shape.array(x.shape.dtype, dims))
     return make(root, "broadcast", x, shape=root.shape, dimensions=mapped)
 
 

@@ -7,14 +7,18 @@ read by position. Any other comparator: a merge sort of positions (merge.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hlo.analysis.sort_orders import Order, recognised
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.sorting import merge as sort_merge
+from hlo.backend.kernels.sorting import network
 from hlo.backend.kernels.sorting import radix as sort_radix
 from hlo.backend.kernels.sorting.row_kernel import RowKernel
+from hlo.backend.kernels.sorting.rows_together import Together, TogetherSort, together
 from hlo.backend.lanes.types import Lanes
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
@@ -26,13 +30,26 @@ def sort_kernel(instruction: Instruction, target: Target) -> Kernel:
     (along,) = SortAttributes[Computation].of(instruction.attributes).dimensions
     build = _Sort(instruction, target, along)
     scratch = build.sort()
-    return build.kernel(build.plan, build.row.rows, scratch, build.sort_operations())
+    return build.kernel(build.plan, build.units, scratch, build.operations)
 
 
 class _Sort(RowKernel):
     """The kernel under construction."""
 
     plan = ""
+
+    @property
+    def units(self) -> int:
+        return self.form.units if self.form is not None else self.row.rows
+
+    @property
+    def operations(self) -> int:
+        """About how many operations it takes."""
+        if self.form is None:
+            return self.sort_operations()
+        return 2 * network.comparators(self.row.count) * self.row.rows
+
+    form: Together | None = None
 
     def sort(self) -> int:
         """Emit the rows of a sort; the bytes of scratch that one thread needs."""
@@ -41,8 +58,12 @@ class _Sort(RowKernel):
         orders = recognised(comparator)
         if not orders:
             return self._merged(comparator)
-        if len(orders) == 1 and orders[0].invertible and len(self.kinds) == 1:
-            return self._keys_alone(orders[0])
+        self.form = together(self.row, orders, self.kinds, self.nest.target)
+        if self.form is not None and self.form.with_position:
+            return self._together(orders[0], None, 0)
+        is_alone = len(orders) == 1 and orders[0].invertible and len(self.kinds) == 1
+        if is_alone:
+            return self._together(orders[0], None, 0) if self.form else self._keys_alone(orders[0])
         plans = [sort_radix.radix_form(self.row.count, o.bits, with_position=True) for o in orders]
         self.plan = "radix sort with positions: " + ", then ".join(p.text for p in plans[::-1])
         held = 4 * self.row.count if len(orders) > 1 else 0  # positions between two sorts
@@ -52,8 +73,21 @@ class _Sort(RowKernel):
             records = self._sorted_by(orders, plans, base, held)
             self.each(lambda j: self.carry(base, j, plans[0].position(self.nest, records, j)))
 
+        scratch_bytes = held + max(plan.scratch_bytes for plan in plans)
+        if self.form is not None:
+            return self._together(orders[0], sorted_row, scratch_bytes)
         self.each_row(sorted_row)
-        return held + max(plan.scratch_bytes for plan in plans)
+        return scratch_bytes
+
+    def _together(self, order: Order, alone: Callable[[Value], None] | None, used: int) -> int:
+        """Rows a vector at a time; those that have to be alone have so many bytes of scratch."""
+        assert self.form is not None
+        w, begin = self.nest.w, -(-used // 64) * 64
+        memory = w.address(self.scratch, w.int(begin), "i8")
+        TogetherSort(self, self.form, order, memory, alone).emit()
+        pairs = network.comparators(self.row.count)
+        self.plan = f"{self.form.lanes} rows of {self.row.count} at once, by {pairs} comparators"
+        return begin + self.form.memory_bytes
 
     def _sorted_by(
         self, orders: tuple[Order, ...], plans: list[sort_radix.RadixForm], base: Value, held: int
