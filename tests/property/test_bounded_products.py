@@ -12,11 +12,17 @@ from hlo import driver
 from hlo.backend.ir.kernel import KernelSequence
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.backend.kernels.contraction.matrix_units import amx
+from hlo.machine import NAMED
 from tests.support.contraction_harness import Compiled, levels, target_of
+from tests.support.emulated_tiles import Tiles, emulated
 
 SIDES = ("rows", "columns", "depth")
 SIZES = (320, 1000, 1031)  # of what is bounded: whole tiles, some left over, a prime
 BOUNDS = ((0, 64), (64, 256), (256, None))  # None: where it ends
+AMX = {"amx-tile", "amx-bf16"}
+TILES = replace(NAMED["x86-64-v3"], features=NAMED["x86-64-v3"].features | AMX)
+BLOCK = amx.BLOCK_STEPS * 32  # depths of bf16
 
 
 def text_of(
@@ -64,7 +70,8 @@ def checked(sequence: KernelSequence, text: str, level: str, side: str, *, is_ad
     shapes = [p.shape for p in module.entry.parameters]
     rng = np.random.default_rng(4)
     dims = "lhs_contracting_dims={1}" in text, "rhs_contracting_dims={1}" in text
-    for low, end in BOUNDS:
+    far = ((BLOCK - 64, BLOCK + 128), (2 * BLOCK, None))
+    for low, end in BOUNDS if max(shapes[0].dims) < BLOCK else (*BOUNDS, *far):
         x, y = (rng.standard_normal(s.dims).astype(s.dtype.numpy) for s in shapes[:2])
         total = rng.standard_normal(shapes[2].dims).astype(np.float32)
         a, b = x if dims[0] else x.T, y.T if dims[1] else y  # views: (m, k), (k, n)
@@ -110,3 +117,28 @@ def test_bounded_products(level: str, side: str, size: int, dtype: str) -> None:
             continue
         assert sequence.must_alias == (frozenset({(2, 0)}) if is_added else frozenset())
         checked(sequence, text, level, side, is_added=is_added)
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("size", [*SIZES, 2 * BLOCK + 100])
+def test_bounded_products_of_tiles(side: str, size: int) -> None:
+    """On emulated tiles: blocks of depth, too, and sums that are made once though factors are
+    looked through for subnormal numbers."""
+    if "avx2" not in levels():
+        pytest.skip("what is around tiles is of AVX2 here")
+    if side != "depth" and size > 2 * BLOCK:
+        pytest.skip("of depth alone")
+    tiles = Tiles()
+    for order, is_added in itertools.product(("nn", "nt", "tn"), (False, True)):
+        if is_added and side == "depth":
+            continue
+        text = text_of(side, size, order, "bf16", is_added=is_added, others=(128, 64))
+        sequence = made(text, Target(TILES))
+        assert sequence.sums is not None
+        assert sequence.sums.plan == "matrix units"
+        if not sequence.is_bounded:
+            assert is_added
+            assert size % 8
+            continue
+        checked(emulated(sequence), text, "avx2", side, is_added=is_added)
+    assert tiles.events["tdpbf16ps"]

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 from msgspec.structs import replace
 
-from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
+from hlo.backend.ir.kernel import Kernel, KernelSequence
 
 ROWS, ROW_BYTES = 16, 64
 _NUMBER, _ADDRESS, _STRIDE = ctypes.c_int8, ctypes.c_void_p, ctypes.c_int64
@@ -93,7 +93,7 @@ def emulated(sequence: KernelSequence) -> KernelSequence:
     """The sequence with calls of the emulation for those of tile instructions."""
     return replace(
         sequence,
-        calls=tuple(KernelCall(_emulated(c.kernel), c.buffers) for c in sequence.calls),
+        calls=tuple(replace(call, kernel=_emulated(call.kernel)) for call in sequence.calls),
     )
 
 
