@@ -55,7 +55,7 @@ def says_seen(instruction: Instruction) -> bool:
 
 
 def _says_seen(computation: Computation) -> bool:
-    return any(map(says_seen, computation.instructions))
+    return any(decisions_of(one).seen is not None for one in _nested(computation))
 
 
 def bounds_of(whole: Computation, body: CutBody, block: Block) -> Bounds | None:

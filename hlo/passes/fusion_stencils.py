@@ -17,6 +17,7 @@ from hlo.attributes.slices import slice_dims
 from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
 from hlo.ops.movement import PadAttributes
+from hlo.ops.table import Trait, opcodes
 from hlo.passes.fusion_axes import Axes, Group, Places, users_in
 from hlo.passes.fusion_repeats import COSTLY
 
@@ -25,6 +26,7 @@ _MOST_CONE = 64  # Instructions that are computed for a producer alone.
 _MOST_PLACES = 64
 # Larger arrays leave a core's own caches between the kernel that writes and the one that reads.
 _FAR_BYTES = COMMON.second_cache.bytes // 2
+_FOLLOWED = opcodes(Trait.CUTS | Trait.PADS | Trait.REPEATS)
 
 
 def repeats_more_than_memory(group: Group, producer: Instruction, near: int) -> bool | None:
@@ -138,7 +140,7 @@ def _users_first(cone: Mapping[Instruction, None], root: Instruction) -> dict[In
 
 def _is_followed(value: Instruction) -> bool:
     """Whether it may be computed at several places: what costs much is kept in any case."""
-    return _is_cheap(value) or value.opcode in ("slice", "pad", "broadcast")
+    return _is_cheap(value) or value.opcode in _FOLLOWED
 
 
 def _is_cheap(value: Instruction) -> bool:

@@ -31,7 +31,7 @@ from hlo.passes.liveness import awaited, wrapped_operations
 from hlo.passes.loop_making import adopted, element, new_computation, parameter, reducer
 from hlo.passes.mask_guards import held
 
-LEAST_ROWS = 64  # Of a band.
+LEAST_ROWS = 512  # Of fewer, blocks of which take many rows at a time, little is left out.
 BANDS, STRIPS = 8, 16  # Parts of the rows, and of the columns, of which bands see whole ones.
 # How large factors of scores may be, as powers of two: the first that proves what a mask hides. 40
 # does for masks of -inf and of a type's least number, 12 for -1e9, 4 for -1e4 and scaled scores.
@@ -128,10 +128,9 @@ def _has_lookups(region: Region) -> bool:
 def _seen(mask: Mask, scores: ScoreFacts) -> list[Span] | None:
     """What each band of rows sees, if that is little enough."""
     region = scores.region
-    count = min(BANDS, region.rows // LEAST_ROWS)
-    if count < 2:
+    if region.rows < LEAST_ROWS:
         return None
-    strips, size = _Strips(mask, scores), -(-region.rows // count)
+    strips, size = _Strips(mask, scores), -(-region.rows // BANDS)
     bands: list[Span] = []
     for first in range(0, region.rows, size):
         span = strips.seen(first, min(first + size, region.rows))

@@ -27,6 +27,9 @@ LIMIT = 650  # of Python's frames, and levels of the deep programs
 
 # Why it ends: the first function of each cycle, and how many are in it where there are several.
 ALLOWED = {
+    "a call for each fusion in a fusion of a block, whose texts are cut level by level before": """
+        analysis.seen_columns._Flat._twin*2
+    """,
     "a step is one less of the few that are looked ahead": """
         passes.select_sinking._Steps._like*2
     """,

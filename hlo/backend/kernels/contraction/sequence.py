@@ -217,9 +217,9 @@ class ContractionSequence(FactorCalls):
         from hlo.backend.kernels.contraction.matrix_units.product import AmxProduct
 
         self.sums = tiles.sums
-        if tiles.c.is_added and not (self.epilogue and self.epilogue.in_place):
+        if tiles.c.adds and not (self.epilogue and self.epilogue.in_place):
             tiles = replace(tiles, c=replace(tiles.c, bounded=None))
-        self.is_added = tiles.c.is_added
+        self.is_added = tiles.c.adds
         source = tiles.c.rhs.buffer
         if self.is_known(source):
             from hlo.backend.kernels.contraction.prepacking import PrepackedTiles
@@ -301,12 +301,12 @@ class ContractionSequence(FactorCalls):
         early = [one for one in looked if one[1] in self.early]
         later = [one for one in looked if one not in early]
         copied = [one for one in later if one[0] in packed and not self.is_known(one[1])]
-        if c.is_added:  # once: the first product does not run where the other one will
+        if c.adds:  # once: the first product does not run where the other one will
             copied = []
         before = self.flagged(c, early, is_early=True) if early else None
         flag = self.flagged(c, [one for one in later if one not in copied], before=before)
         self.checking = {side: flag for side, _ in copied}
-        other = self.other(flag) if c.is_added else None
+        other = self.other(flag) if c.adds else None
         first = len(self.calls)
         add()
         if other is not None:
@@ -320,7 +320,7 @@ class ContractionSequence(FactorCalls):
         plan = planned_small(c, ring)
         self._product(plan, self.epilogue, *others)
         self.only_if(flag, fast)
-        self.sums, self.stores_once = sums, c.is_added and self.stores_once and is_addable(plan)
+        self.sums, self.stores_once = sums, c.adds and self.stores_once and is_addable(plan)
 
     def _add_word_stream(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> bool:
         """The product of few rows on words that nothing of the matrix is copied for, if it is one;
@@ -414,7 +414,7 @@ class ContractionSequence(FactorCalls):
     def _add_whole(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """The product of all depths, or of parts of them."""
         plan = planned(c, ring)
-        if c.is_added:
+        if c.adds:
             self.is_added = bool(self.epilogue and self.epilogue.in_place) and is_addable(plan)
             if not self.is_added:  # some would be added twice, or to something else
                 c = replace(c, bounded=None)

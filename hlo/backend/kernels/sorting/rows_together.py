@@ -190,7 +190,7 @@ class TogetherSort(Struct):
         else:
             network.sort_memory(nest, self.memory, form.row.count, self._record)
 
-        def row(lane: Value, _: list[Value]) -> list[Value]:
+        def follow(lane: Value, _: list[Value]) -> list[Value]:
             base = form.row.base(w, w.binary("add", first, lane))
 
             def carry(j: Value) -> None:
@@ -201,7 +201,7 @@ class TogetherSort(Struct):
             self.build.each(carry)
             return []
 
-        nest.loop(0, form.lanes, 1, [], row)
+        nest.loop(0, form.lanes, 1, [], follow)
 
     # -- tiles: elements of a row that are loaded together ------------------------------------
 

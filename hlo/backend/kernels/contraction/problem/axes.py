@@ -177,7 +177,7 @@ class Contraction(Struct, frozen=True):
         return side if len(axes) == 1 and axes[0].size == size else ""
 
     @property
-    def is_added(self) -> bool:
+    def adds(self) -> bool:
         """Whether a bounded result is added to what lies there."""
         return bool(self.bounded_side) and self.bounded is not None and self.bounded.is_added
 

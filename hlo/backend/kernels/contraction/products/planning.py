@@ -58,7 +58,7 @@ WIDE = 128  # For more columns a packed lhs is read often enough.
 
 def planned(c: Contraction, ring: Ring) -> ProductPlan:
     """The plan of a normal contraction without empty sets."""
-    even = GRANULE if c.is_added and c.bounded_side == "columns" else 0
+    even = GRANULE if c.adds and c.bounded_side == "columns" else 0
     plan = _of_tiles(c, ring, *tile_shape(c.m, c.n, ring, diagonal=c.is_diagonal, even=even))
     if c.n <= WIDE and not c.is_diagonal and _rows_lie(plan):
         plan = _of_tiles(c, ring, *tile_shape(c.m, c.n, ring, most=rows_that_fit(plan.lhs_packing)))
