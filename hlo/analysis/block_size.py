@@ -108,7 +108,9 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
     blocks = [b for b in _blocks(roots) if _part(between, b) >= LEAST_BLOCK_BYTES]
     limit = CACHE_BYTES if any(map(_shared_sides, members)) else LIGHT_CACHE_BYTES
     if any(map(says_seen, members)):
-        blocks = [b for b in blocks if _is_fine(b)] or blocks
+        fine = [b for b in blocks if _is_fine(b)]
+        even = [b for b in fine if b.lead[-1] % b.sizes[-1] == 0]
+        blocks = even or fine or blocks
     near = [block for block in blocks if _part(held, block) <= limit]
     far = [b for b in blocks if limit < _part(held, b) <= MOST_CACHE_BYTES]
     # What is a sum over blocks, and what can be cut, does not depend on the sizes.
@@ -130,11 +132,9 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
 
 
 def _is_fine(block: Block) -> bool:
-    """Whether a block has so few rows that they see about the same columns, and all blocks as many:
-    a last one of fewer new rows has sums of its own.
-    """
+    """Whether a block has so few rows that they see about the same columns."""
     rows, size = block.lead[-1], block.sizes[-1]
-    return rows % size == 0 and LEAST_SEEING <= size <= max(MOST_SEEING, rows // SEEING_PARTS)
+    return LEAST_SEEING <= size <= max(MOST_SEEING, rows // SEEING_PARTS)
 
 
 def units_of(sums: Collection[Instruction], block: Block) -> int:
