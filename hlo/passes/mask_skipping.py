@@ -1,12 +1,13 @@
 """Mask skipping: scores that a mask of counted rows and columns leaves out are not computed.
 
-    scores, masked --> for each of some bands of rows: the scores of the columns that it sees;
-    results = conditional(guards hold, bands put together, all scores)
+    select(mask, scores, number) --> the same, which says what some bands of rows see of it;
+    results = conditional(guards hold, results, results of all scores)
 
 A causal attention's first rows see few columns; what is left out comes to exact zeros in whatever
 is summed up, as analysis/skipped_columns.py proves under guards that a run checks: values of
 ordinary size, row maxima far above the mask's number. Where they do not hold (an infinity in the
-values, a row that sees nothing), all is computed.
+values, a row that sees nothing), all is computed. Blocks of rows keep to what these see
+(analysis/seen_columns.py); where scores come into no blocks, all are computed.
 """
 
 from __future__ import annotations
@@ -271,11 +272,12 @@ class _Skipping:
             every = make(one, "and", every, one)
         return every
 
-    def _kept(self, bands: Instruction) -> Computation:
-        kept = new_computation(bands, "bands")
-        whole = parameter(kept, 0, bands.shape)
-        kept.root = make(whole, "tuple", *(element(whole, n) for n in range(len(bands.operands))))
-        return adopted(self._module, bands, kept)
+    def _kept(self, results: Instruction) -> Computation:
+        kept = new_computation(results, "seen_scores")
+        given = parameter(kept, 0, results.shape)
+        elements = (element(given, n) for n in range(len(results.operands)))
+        kept.root = make(given, "tuple", *elements)
+        return adopted(self._module, results, kept)
 
     def _whole(
         self, members: list[Instruction], given: list[Instruction], outputs: list[Instruction]

@@ -1,6 +1,8 @@
-"""Band limits: tiles and depths of a product that need not be computed, by bands of its index sets.
+"""Band limits: tiles and depths of a product that need not be computed, by bands of its index sets,
+or by the bounds with which a block calls it.
 
     Bands of a contraction --BandLimits--> whether a tile is wanted; which depths it sums over
+    Bounded, low and high  --BandLimits--> the tiles, panels, depths and rows between them
 
 The result of a product under a mask is wanted in a band. A factor that is zero outside of a band
 adds nothing there, if what it meets is finite (zero_check.py has that checked). What is left out of
@@ -8,6 +10,10 @@ a sum are whole blocks of its chain (sum_blocks.py) and what follows its last te
 is made has the terms, in their order, that it has in the whole sum, and sums begin at +0, so that
 no bit changes but the sign of a sum that came to -0 by underflow. Tiles that share rows, and panels
 that share columns, sum over the same depths, so that what both write has the same bits.
+
+Beside bounds a factor is anything: not one depth there is added. Tiles that reach beyond them write
+what nobody reads, unless the result is added to what others have added up: then rows are stored
+between them alone, and panels of columns end where they do.
 """
 
 from __future__ import annotations
