@@ -66,11 +66,11 @@ def bounds_of(whole: Computation, body: CutBody, block: Block) -> Bounds | None:
     """
     if not whole.fact(_says_seen):
         return None
-    told = {scores for i in _nested(whole) if (scores := _said(i, block)) is not None}
+    told = {(seen, i.shape.dims[seen.column]) for i in _nested(whole) if (seen := _said(i, block))}
     if len(told) != 1:
         return None
-    (seen,) = told
-    bounds = _bounds(seen, block)
+    ((seen, columns),) = told
+    bounds = Bounds(columns, _of_blocks(seen, block))
     last = _last_parts(body)
     if last is None:
         return None
@@ -159,12 +159,7 @@ def _with_inner(instruction: Instruction) -> Iterator[Instruction]:
 
 
 def _nested(computation: Computation) -> Iterator[Instruction]:
-    waiting = [computation]
-    while waiting:
-        for one in waiting.pop().instructions:
-            yield one
-            if one.opcode == "fusion":
-                waiting += one.called_computations()
+    return (i for one in computation.instructions for i in _with_inner(one))
 
 
 def _said(one: Instruction, block: Block) -> Seen | None:
@@ -178,15 +173,14 @@ def _said(one: Instruction, block: Block) -> Seen | None:
     return seen if is_fit else None
 
 
-def _bounds(seen: Seen, block: Block) -> Bounds:
+def _of_blocks(seen: Seen, block: Block) -> tuple[tuple[int, int], ...]:
     rows, size = block.lead[-1], block.sizes[-1]
-    columns = max(end for *_, end in seen.spans)
     found: list[tuple[int, int]] = []
     for n in range(-(-rows // size)):
         first = min(n * size, rows - size)
         met = [s for s in seen.spans if s[0] < first + size and s[1] > first]
         found.append((min(s[2] for s in met), max(s[3] for s in met)))
-    return Bounds(columns, tuple(found))
+    return tuple(found)
 
 
 def _members(flat: Computation, seen: Seen, block: Block) -> dict[Instruction, Roles] | None:

@@ -10,7 +10,7 @@ import pytest
 from hlo import driver
 from hlo.backend.kernels.contraction import contraction
 from hlo.machine import NAMED, Machine
-from tests.support.attention_programs import causal
+from tests.support.attention_programs import REDUCERS, causal, softmax
 from tests.unit.passes.test_mask_skipping import causal_gradients, inputs, windowed
 
 SPANS = re.compile(r'"spans":\[\[.*?\]\]')
@@ -71,4 +71,33 @@ def test_a_block_of_other_kernels_computes_all(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(contraction, "bounded_in", lambda _: None)
     assert "what a mask leaves of" not in loops_of(text)
     got = results(optimized(text) + "\n", arrays, 2)
+    assert [x.tobytes() for x in got] == [x.tobytes() for x in want]
+
+
+def test_columns_that_no_row_sees() -> None:
+    """More keys than queries: the last ones are in no block's bounds."""
+    wide = "f32[3,1024,1536]"
+    batch = "lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}"
+    text = f"""HloModule wide
+{REDUCERS}
+ENTRY e {{
+  q = f32[3,1024,16] parameter(0)
+  k = f32[3,1536,16] parameter(1)
+  v = f32[3,1536,16] parameter(2)
+  raw = {wide} dot(q, k), {batch}, rhs_contracting_dims={{2}}
+  row = s32[3,1024,1536] iota(), iota_dimension=1
+  column = s32[3,1024,1536] iota(), iota_dimension=2
+  h = pred[3,1024,1536] compare(row, column), direction=GE
+  out = f32[] constant(-1e30)
+  outs = {wide} broadcast(out), dimensions={{}}
+  s = {wide} select(h, raw, outs)
+  {softmax("3,1024,1536", "3,1024", 2)}
+  ROOT o = f32[3,1024,16] dot(p, v), {batch}, rhs_contracting_dims={{1}}
+}}
+"""
+    said = optimized(text)
+    all_seen = SPANS.sub('"spans":[[0,1024,0,1536]]', said)
+    arrays = inputs(text)
+    assert "what a mask leaves of 1536" in loops_of(text)
+    got, want = results(said, arrays, 2), results(all_seen, arrays, 1)
     assert [x.tobytes() for x in got] == [x.tobytes() for x in want]
