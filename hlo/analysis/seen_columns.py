@@ -22,6 +22,7 @@ from hlo.analysis.block import Block
 from hlo.analysis.block_cutting import CutBody, Total
 from hlo.analysis.decisions import (
     COLUMNS,
+    GRANULE,
     ROWS,
     Decisions,
     Seen,
@@ -165,12 +166,22 @@ def _nested(computation: Computation) -> Iterator[Instruction]:
 def _said(one: Instruction, block: Block) -> Seen | None:
     """What scores say that their rows see, if the rows are the dimension that blocks part last."""
     seen = decisions_of(one).seen if one.shape.is_array else None
-    if seen is None or not seen.spans:
+    if seen is None:
         return None
     dims, places = one.shape.dims, block.places(one.shape, block.all)
     is_fit = places is not None and places[-1] == seen.row and 0 <= seen.column < len(dims)
-    is_fit = is_fit and seen.spans[-1][1] == dims[seen.row]
-    return seen if is_fit else None
+    return seen if is_fit and _are_spans(seen, dims[seen.row], dims[seen.column]) else None
+
+
+def _are_spans(seen: Seen, rows: int, columns: int) -> bool:
+    """Whether a text says of all rows, in order, which columns they see, as bounds can be."""
+    at = 0
+    for first, last, start, end in seen.spans:
+        ends_well = end == columns or (end < columns and end % GRANULE == 0)
+        if first != at or last <= first or not 0 <= start < end or start % GRANULE or not ends_well:
+            return False
+        at = last
+    return at == rows
 
 
 def _of_blocks(seen: Seen, block: Block) -> tuple[tuple[int, int], ...]:

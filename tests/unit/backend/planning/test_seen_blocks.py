@@ -101,3 +101,17 @@ ENTRY e {{
     assert "what a mask leaves of 1536" in loops_of(text)
     got, want = results(said, arrays, 2), results(all_seen, arrays, 1)
     assert [x.tobytes() for x in got] == [x.tobytes() for x in want]
+
+
+@pytest.mark.parametrize(
+    "spans",
+    ["[]", "[[0,1024,0,4096]]", "[[0,1024,-64,1024]]", "[[0,512,0,512]]", "[[0,1024,512,512]]",
+     "[[512,1024,0,1024],[0,512,0,512]]", "[[0,1024,0,1000]]", "[[0,1024,3,1024]]"],
+)  # fmt: skip
+def test_what_cannot_be_is_not_believed(spans: str) -> None:
+    """A text that somebody wrote may name columns that there are not: all are computed."""
+    said = optimized(causal(3, 1024))
+    other = SPANS.sub(f'"spans":{spans}', said)
+    arrays = inputs(causal(3, 1024))
+    got, want = results(other, arrays, 2), results(said, arrays, 1)
+    np.testing.assert_allclose(got[0], want[0], rtol=1e-5, atol=5e-6)
