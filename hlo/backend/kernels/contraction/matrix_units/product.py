@@ -5,7 +5,7 @@ from __future__ import annotations
 from hlo.backend.ir.arithmetic import add, advanced, clipped, shared, split_index, strided, times
 from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.control import loop, ranged, remembering, when
-from hlo.backend.ir.functions import BEGIN, END, HIGH, LOW
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.matrix_units.amx import (
@@ -17,6 +17,7 @@ from hlo.backend.kernels.contraction.matrix_units.amx import (
 )
 from hlo.backend.kernels.contraction.matrix_units.packing import group_words
 from hlo.backend.kernels.contraction.matrix_units.work import tile_work
+from hlo.backend.kernels.contraction.problem.bounds import within_bounds
 from hlo.backend.kernels.contraction.problem.offsets import address_0
 from hlo.backend.kernels.contraction.problem.result import Epilogue, Result
 from hlo.backend.kernels.contraction.problem.result_prefetch import ResultPrefetch
@@ -130,17 +131,8 @@ class AmxProduct:
         return packed_before
 
     def _within(self, own: Range, size: int, side: str = "") -> Range:
-        """What of some steps of so many elements is between the bounds, of a side that is bounded;
-        perhaps nothing.
-        """
-        w = self.w
-        if side and side != self.bounded:
-            return own
-        behind = add(w, HIGH, w.int(size - 1))
-        return (
-            w.intrinsic("llvm.umax", "i64", own[0], w.binary("udiv", LOW, w.int(size))),
-            w.intrinsic("llvm.umin", "i64", own[1], w.binary("udiv", behind, w.int(size))),
-        )
+        """What of some pieces of so many elements is between the bounds, where a side has some."""
+        return own if side and side != self.bounded else within_bounds(self.w, own, size)
 
     def _block(
         self, block: Value, rows: Range, columns: Range, blocks: Value, steps: Range

@@ -27,6 +27,7 @@ from hlo.backend.ir.functions import HIGH, LOW
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.packing.form import Panels
 from hlo.backend.kernels.contraction.problem.axes import Bands
+from hlo.backend.kernels.contraction.problem.bounds import bounds_in, within_bounds
 from hlo.backend.kernels.contraction.products.plan import ProductPlan
 
 SAMPLES = 16  # Tiles, and panels, that stand for all.
@@ -68,12 +69,8 @@ class BandLimits:
 
     def within(self, side: str, own: Range) -> Range:
         """What of some tiles, or panels, is between the bounds; perhaps nothing."""
-        w, panels = self.w, self.plan.rows if side == "rows" else self.plan.columns
-        first, behind = divided(w, LOW, panels.step), add(w, HIGH, w.int(panels.step - 1))
-        return (
-            w.intrinsic("llvm.umax", "i64", own[0], first),
-            w.intrinsic("llvm.umin", "i64", own[1], divided(w, behind, panels.step)),
-        )
+        panels = self.plan.rows if side == "rows" else self.plan.columns
+        return within_bounds(self.w, own, panels.step)
 
     def stored(self, start: Value, first: Value) -> Range:
         """Of a tile that begins at a row, and is stored from one of its own on, the rows between
@@ -90,8 +87,7 @@ class BandLimits:
         """The bounds as depths: of words, those of which some element is between them."""
         bounded = self.plan.contraction.bounded
         assert bounded is not None, "a bounded product"
-        w, group = self.w, bounded.group
-        return divided(w, LOW, group), divided(w, add(w, HIGH, w.int(group - 1)), group)
+        return bounds_in(self.w, bounded.group)
 
     def is_met(self, first: Value, count: Value) -> Value:
         """Whether some of these depths are between the bounds."""
