@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.attributes.kind import MODULE_READERS
 from hlo.errors import HloError, HloErrors, Violation
 from hlo.garbage import uncollected
@@ -15,7 +17,19 @@ from hlo.parser.stacks import Callbacks
 from hlo.source import Source, Span
 
 MOST_ERRORS = 20
-SMALL = 2000  # characters: shorter texts are read token by token at once
+SMALL = 2000  # characters: the first shorter texts are read token by token at once
+# So many of a process's short texts are: what reads lines takes longer to load than they to read,
+# and reads those that follow in a fifth of the time.
+FIRST_TEXTS = 2
+
+
+class _Read(Struct):
+    """What this process has read: how many short texts."""
+
+    short_texts: int = 0
+
+
+_READ = _Read()
 
 
 def parse(text: str, name: str = "<string>") -> Module:
@@ -27,15 +41,22 @@ def parse(text: str, name: str = "<string>") -> Module:
 
 
 def _read(source: Source, start: str) -> Module:
-    text = source.text
-    if len(text) >= SMALL and start != "instruction_text":
-        from hlo.parser.pieces import Declined  # short texts need no reading line by line
+    if start != "instruction_text" and _goes_by_lines(source.text):
+        from hlo.parser.pieces import Declined  # the first short texts need no reading by lines
 
         try:
             return fast(source, start)
         except Declined:
             pass
     return precise(source, start)
+
+
+def _goes_by_lines(text: str) -> bool:
+    """Whether reading line by line pays for a text."""
+    if len(text) >= SMALL:
+        return True
+    _READ.short_texts += 1
+    return _READ.short_texts > FIRST_TEXTS
 
 
 def parse_shape(text: str) -> Shape:
