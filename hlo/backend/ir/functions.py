@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ir.records import Line, renamed, symbols_of
+from hlo.backend.ir.straightening import straightened
 from hlo.backend.ir.values import Value
 
 _T = TypeVar("_T")
@@ -79,7 +80,8 @@ class Function(Struct, eq=False, dict=True, kw_only=True):
         parameters = ", ".join([p.typed for p in self.parameters])
         words = ("define", self.linkage, self.result, f"@{self.symbol}({parameters})")
         head = " ".join(filter(None, (*words, self.attributes, "{")))
-        return "\n".join([head, *map(str, self.records), "}\n" if self.ends_line else "}"])
+        lines = map(str, straightened(self.records))
+        return "\n".join([head, *lines, "}\n" if self.ends_line else "}"])
 
     def named(self, symbol: str) -> Function:
         """The same under another symbol; what is printed already is not printed again."""
@@ -99,7 +101,7 @@ class Function(Struct, eq=False, dict=True, kw_only=True):
 
     @property
     def length(self) -> int:
-        """Ends of lines in the text, which need not be printed for that."""
+        """Records, and lines around them: about those of the text, which need not be printed."""
         return len(self.records) + 1 + self.ends_line
 
     @property

@@ -79,7 +79,9 @@ def _made(instruction: Instruction, target: Target) -> tuple[Kernel, set[Instruc
     record = elemental.nest.begin_record() if target.schedules is not None else None
     begin, end, units = BEGIN, END, total_of(spans)
     if target.is_bounded:
-        begin, end, elemental.bounds = w.int(0), w.int(units), (LOW, HIGH)
+        elemental.bounds = (LOW, HIGH)
+    if target.is_bounded or units == 1:  # whoever calls it has all units run
+        begin, end = w.int(0), w.int(units)
     for schedule, span in zip(schedules, spans, strict=True):
         lower(elemental, schedule, *unit_limits(w, span, begin, end, units))
     assert elemental.nest.depth == 0, "all loops are closed"

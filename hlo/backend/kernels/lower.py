@@ -42,24 +42,30 @@ Limits = tuple[Value, Value]  # The limits of a loop, known at run time.
 
 
 def lower(elemental: Elemental, schedule: NestSchedule, low: Value, high: Value) -> None:
-    """The code for units [low, high) of the nest."""
+    """The code for units [low, high) of the nest, which are all of them where both are numbers."""
     nest = elemental.nest
     elemental.lanes = schedule.lanes
     elemental.saved = dict(kept_of(elemental, schedule))
 
-    def unit(counter: Value, _: list[Value]) -> list[Value]:
+    def unit(counter: Value) -> None:
         position = nest.variable(counter, 0, schedule.units - 1)
         if schedule.is_blocked:
             from hlo.backend.kernels.lower_squares import emit_squares  # of turned arrays alone
 
             emit_squares(elemental, schedule, position)
-            return []
+            return
         extents = tuple(axis.rounds for axis in schedule.parallel)
         numbers = list(affine.delinearized(position, extents))
         _Lowering(elemental, schedule, numbers[schedule.prefix :]).run(numbers[: schedule.prefix])
+
+    def body(counter: Value, _: list[Value]) -> list[Value]:
+        unit(counter)
         return []
 
-    nest.loop(low, high, 1, [], unit)
+    if schedule.units == 1 and low.is_constant and high.is_constant:
+        nest.once(unit)
+    else:
+        nest.loop(low, high, 1, [], body)
     if schedule.is_blocked:
         nest.target.isa.fence_streams(nest.w)  # lines on their way past the cache arrive first
     elemental.saved = {}

@@ -7,7 +7,9 @@ from hlo.backend.loops.spans import Span
 
 
 def unit_limits(w: Writer, span: Span, begin: Value, end: Value, total: int) -> tuple[Value, Value]:
-    """The nest's units for the kernel's units [begin, end) of `total`."""
+    """The nest's units for the kernel's units [begin, end) of `total`: numbers of all of them."""
+    if begin.is_constant and end.is_constant:
+        return w.int(0), w.int(span.units)
     return _limit(w, span, begin, total), _limit(w, span, end, total)
 
 

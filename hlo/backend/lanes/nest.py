@@ -115,6 +115,19 @@ class Nest:
 
     # -- loops -------------------------------------------------------------------------------
 
+    def once(self, body: Callable[[Value], None]) -> None:
+        """The only round of a loop over units: what is known in it ends with it, as a loop's."""
+        outer = self.path
+        level = Level(len(outer), [], dict(outer[-1].known))
+        if outer[-1].opened is not None:
+            level.opened = []
+        self._enter([*outer, level])
+        body(self.w.int(0))
+        self._enter(outer)
+        if outer[-1].opened is not None and level.opened is not None:
+            outer[-1].opened.append(opened(None, None, 1, level.opened))
+        self.w.records.extend(level.records)
+
     def loop(
         self,
         low: Bound,
