@@ -76,9 +76,9 @@ class Manager(Struct):
         tell(f"pass {step.name}", len(self.runs))
         before = self._size(module)
         start = time.perf_counter()
-        needs = NEEDS.get(step.name, ())
-        is_needed = not any(needed.isdisjoint(self._opcodes(module)) for needed in needs)
-        changed = is_needed and CATALOGUE[step.name](module, **dict(step.options))
+        changed = self._is_needed(module, step) and CATALOGUE[step.name](
+            module, **dict(step.options)
+        )
         seconds = time.perf_counter() - start
         if changed:
             self.present = self.size = None
@@ -90,6 +90,14 @@ class Manager(Struct):
         for after in self.after:
             after(module, run)
         return changed
+
+    def _is_needed(self, module: Module, step: Step) -> bool:
+        """Whether the module has the ops that the pass is about: most passes stop here."""
+        needs = NEEDS.get(step.name)
+        if needs is None:
+            return True
+        present = self._opcodes(module)
+        return all(not needed.isdisjoint(present) for needed in needs)
 
     def _opcodes(self, module: Module) -> frozenset[str]:
         if self.present is None:

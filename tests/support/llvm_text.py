@@ -53,7 +53,9 @@ def function_of(text: str) -> Definition:
         linkage=(linkage or "").strip(),
         ends_line=bool(ending),
     )
-    assert made.text == re.sub("\n+", "\n", text), f"prints as it was read: {made.text}"
+    lines = [line for line in body.split("\n") if line]
+    assert [str(r) for r in made.records] == lines, f"prints as it was read: {made.text}"
+    assert made.text.startswith(text[: head.start(6)].rstrip("\n")), "and so does its head"
     return made
 
 

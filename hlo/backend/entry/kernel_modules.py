@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlo.backend.ir.definitions import Definitions
 from hlo.backend.ir.ir_module import IrModule
-from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.kernel import Kernel, is_straight
 
 
 def kernel_module(
@@ -22,3 +22,14 @@ def kernel_module(
         orders = [x.text for x in hide(together)]
     text = "\n".join([*orders, *together.lines(), ""])
     return IrModule(text, tuple(group), optimised, is_glue)
+
+
+def plain_code(kernels: dict[str, Kernel], *, is_brief: bool) -> dict[str, Kernel]:
+    """The kernels that plain code serves. is_brief: code is wanted soon, and a few lines that run
+    once are among them.
+    """
+    return {
+        name: kernel
+        for name, kernel in kernels.items()
+        if not kernel.needs_middle_end and (kernel.is_glue or (is_brief and is_straight(kernel)))
+    }

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from hlo.backend.entry import copy_table, region_ir, table_ir, watch_ir
 from hlo.backend.entry.copy_table import TABLE, Copies, gathered
-from hlo.backend.entry.kernel_modules import kernel_module
+from hlo.backend.entry.kernel_modules import kernel_module, plain_code
 from hlo.backend.entry.loop_ir import (
     LoopFunction,
     ShortLoop,
@@ -120,7 +120,7 @@ def _modules(entry: _Entry, workers: int) -> tuple[IrModule, ...]:
     entry.fill_tables(fills)
     called |= fills
     scalar = {n: k for n, k in called.items() if k.needs_middle_end}
-    glue = {n: k for n, k in called.items() if k.is_glue and n not in scalar}
+    glue = plain_code(called, is_brief=entry.is_brief)
     plain = shared({n: k for n, k in called.items() if n not in scalar and n not in glue})
     entry.inlined, often = shared_often(entry.inlined)
     plain = _cut_to_shares(often | plain, workers)

@@ -14,8 +14,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.ir.records import Line, renamed, symbols_of
-from hlo.backend.ir.straightening import straightened
+from hlo.backend.ir.records import Branch, Label, Line, Phi, Switch, renamed, symbols_of
 from hlo.backend.ir.values import Value
 
 _T = TypeVar("_T")
@@ -25,6 +24,8 @@ BUFFERS, BEGIN, END = PARAMETERS
 # Those of a bounded kernel, which runs all its units: between which columns.
 BOUNDED_PARAMETERS = (BUFFERS, Value("%low", "i64"), Value("%high", "i64"))
 _, LOW, HIGH = BOUNDED_PARAMETERS
+
+_CONTROL = frozenset({Label, Phi, Branch, Switch})  # looked up by class: lines are many
 
 
 class Data(Struct, frozen=True):
@@ -120,3 +121,63 @@ class Function(Struct, eq=False, dict=True, kw_only=True):
 
 
 Definition = Function | Data
+
+
+def straightened(records: Sequence[Line]) -> Sequence[Line]:
+    """The records, without blocks that follow the only branch to them, which says nothing else.
+
+    Loops are written with blocks that cutting and questions look for (outlining.py, polling.py),
+    so it is done when a function is printed. LLVM looks at each block in most of its passes:
+    without these it takes 2 to 4 % less time, and its code is the same.
+    """
+    if not isinstance(records[0], Label):
+        return records  # its first block has no name that a phi could say
+    control = [n for n, record in enumerate(records) if record.__class__ in _CONTROL]
+    entered: dict[str, int] = {}
+    for number in control:
+        record = records[number]
+        if isinstance(record, Branch):
+            for label in record.labels:
+                entered[label] = entered.get(label, 0) + 1
+    here, inside, joints = "", dict[str, str](), list[int]()
+    for number in control:
+        record = records[number]
+        if not isinstance(record, Label):
+            continue
+        if entered.get(record.label) == 1 and _is_straight(records, number):
+            inside[record.label] = here
+            joints.append(number)
+        else:
+            here = record.label
+    return _joined(records, control, joints, inside) if joints else records
+
+
+def _is_straight(records: Sequence[Line], number: int) -> bool:
+    """Whether the record before a label goes there alone, and no phi stands behind it."""
+    before, label = records[number - 1], records[number]
+    if not isinstance(before, Branch) or len(before.operands) != 1:
+        return False
+    assert isinstance(label, Label), "it is asked for labels"
+    is_last = number + 1 == len(records)
+    return before.labels == [label.label] and (is_last or not isinstance(records[number + 1], Phi))
+
+
+def _joined(
+    records: Sequence[Line], control: list[int], joints: list[int], inside: dict[str, str]
+) -> list[Line]:
+    """The records without the labels at `joints` and the branches before them."""
+    made = list(records)
+    for number in control:
+        record = made[number]
+        if isinstance(record, Phi):
+            made[number] = _with_blocks(record, inside)
+    for number in reversed(joints):
+        del made[number - 1 : number + 1]
+    return made
+
+
+def _with_blocks(phi: Phi, inside: dict[str, str]) -> Phi:
+    """The phi, which names the blocks that its own are a part of now."""
+    if inside.keys().isdisjoint(phi.blocks):
+        return phi
+    return replace(phi, blocks=tuple([inside.get(b, b) for b in phi.blocks]))

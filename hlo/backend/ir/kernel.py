@@ -2,8 +2,9 @@
 
 Every kernel is `define void @NAME(ptr %buffers, i64 %begin, i64 %end)`: `buffers` points at a table
 of addresses (operand leaves in order, result leaves in order, then one scratch address per thread
-when scratch_bytes > 0); [begin, end) is a range of parallel units out of `units`, and any split of
-[0, units) into ranges gives the same bits.
+when scratch_bytes > 0); [begin, end) is a range of parallel units out of `units`, never an empty
+one (the code of a single unit does not look at it), and any split of [0, units) into ranges gives
+the same bits.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from hlo.backend.ir.functions import Definition, Function
+from hlo.backend.ir.records import Branch
 
 
 class Work(Struct, frozen=True):
@@ -92,6 +94,20 @@ class Kernel(Struct, frozen=True):
     def __repr__(self) -> str:
         others = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__[1:])
         return f"Kernel(text={self.text!r}, {others})"
+
+
+# Lines of a kernel without a loop that are worth no more than plain code: each runs once in a call,
+# and takes LLVM four times as long at its level for kernels.
+STRAIGHT_LINES = 80
+
+
+def is_straight(kernel: Kernel) -> bool:
+    """Whether a kernel is a few lines that run once: plain code of them serves."""
+    if kernel.units != 1 or kernel.needs_middle_end or kernel.length > STRAIGHT_LINES:
+        return False
+    if kernel.functions or any(isinstance(x, Function) for x in kernel.globals):
+        return False
+    return not any(isinstance(record, Branch) for record in kernel.function.records)
 
 
 class KernelCall(Struct, frozen=True):

@@ -37,3 +37,23 @@ def test_zero_threads_are_refused() -> None:
 
 def test_allowed_threads_is_positive() -> None:
     assert threads.allowed_threads() >= 1
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"cpu.max": b"150000 100000\n"}, 2),
+        ({"cpu.max": b"max 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": b"-1\n", "cpu/cpu.cfs_period_us": b"100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": b"300000\n", "cpu/cpu.cfs_period_us": b"100000\n"}, 3),
+        ({}, None),
+    ],
+)
+def test_a_cgroups_quota_is_whole_processors(monkeypatch, files, expected) -> None:
+    def text(name: str) -> bytes:
+        if name not in files:
+            raise FileNotFoundError(name)
+        return files[name]
+
+    monkeypatch.setattr(threads, "_text", text)
+    assert threads._cgroup_quota() == expected
