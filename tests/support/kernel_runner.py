@@ -91,6 +91,8 @@ def run(
         function = compiled(part)
         bounds = [part.units * k // splits for k in range(splits + 1)]
         for begin, end in itertools.pairwise(bounds):
+            if begin == end:
+                continue  # no caller asks for no units
             function(ctypes.addressof(addresses), begin, end)
     return results
 
