@@ -32,6 +32,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 
 MOST_REPEATED = 4096  # The most elements of a value that every block computes anew.
+MOST_TERMS = 4 * MOST_REPEATED  # The most that it is summed of: a microsecond for each block.
 Scope = tuple[Computation | None, Span]  # a fused computation, and how its result is cut
 OUTERMOST: Scope = (None, WHOLE)  # where the roots are
 Spans = tuple[Span, ...]  # of the elements of a loop's state
@@ -236,8 +237,9 @@ def _is_source(instruction: Instruction, span: Span, block: Block) -> bool:
 
 
 def _may_repeat(instruction: Instruction, scope: Scope) -> bool:
-    """Whether several blocks may compute the same of an instruction: what is little, or element by
-    element within a fusion, which does so by itself.
+    """Whether several blocks may compute the same of an instruction: what is little and made of
+    little, or element by element within a fusion, which does so by itself. The sums of all columns
+    are few numbers, but every block would go through all rows for them.
     """
     if scope != OUTERMOST and (
         is_elementwise(instruction)
@@ -245,6 +247,10 @@ def _may_repeat(instruction: Instruction, scope: Scope) -> bool:
         or not instruction.operands  # an iota
     ):
         return True
+    if scope != OUTERMOST and any(
+        o.shape.is_array and o.shape.size > MOST_TERMS for o in instruction.operands
+    ):
+        return False
     return instruction.shape.is_array and instruction.shape.size <= MOST_REPEATED
 
 

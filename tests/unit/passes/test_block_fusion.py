@@ -146,6 +146,27 @@ def test_small_and_unfit_chains_stay() -> None:
     assert block_in(columns) is None  # every row needs all others
 
 
+def test_blocks_do_not_add_up_all_columns_again() -> None:
+    """How many rows share a column's least number: few numbers, for which every block would go
+    through all rows."""
+    wide, sums = "f32[800,900]", "to_apply=sum_of"
+    text = f"""HloModule ties
+{REDUCERS}
+ENTRY e {{ a = f32[800,3] parameter(0)
+  b = f32[900,3] parameter(1)
+  least = f32[900] parameter(2)
+  zero = f32[] constant(0)
+  d = {wide} dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  lb = {wide} broadcast(least), dimensions={{1}}
+  p = pred[800,900] compare(d, lb), direction=LT
+  e = {wide} convert(p)
+  n = f32[900] reduce(e, zero), dimensions={{0}}, {sums}
+  nb = {wide} broadcast(n), dimensions={{1}}
+  w = {wide} divide(e, nb)
+  ROOT o = f32[800,3] dot(w, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}"""
+    assert block_in(text) is None
+
+
 def test_blocks_hold_what_is_not_written_over() -> None:
     """Scores become weights where they lie, so that they are there once."""
     assert block_in(attention(2, 2048)) == Block((2, 2048), (1, 192))
