@@ -28,6 +28,7 @@ from hlo.ir.instruction import Attributes, Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make, number_of, spread
+from hlo.passes.dce import drop_unread
 from hlo.passes.patterns.matching import ints, is_plain
 
 MOST_COUNTED = 256  # Instructions between a count of all elements and its reshape.
@@ -102,8 +103,7 @@ def as_they_were(module: Module, computation: Computation, known: Operands) -> N
         if made in computation:
             if (undone := _undone_by(made)) is not None:
                 computation.replace_uses(made, undone)
-            if not made.users:
-                computation.remove(made)
+            drop_unread(made)
     given = {c for _, attributes in known.own.values() for c in _callees(attributes)}
     reached = {c for one in module.computations for c in callees(one)} if given else set()
     for one in module.computations[:]:

@@ -211,6 +211,7 @@ def _compiled(algsimp: str, *inexact: str) -> tuple[str, ...]:
         "zero-bands",
         "matrix-sharing",
         "select-sinking",
+        "cse",
         "fusion",
         "gate-fusion",
         *FUSED,

@@ -15,12 +15,13 @@ an index of the kernel's; `fusion` leaves the first one alone.
 from __future__ import annotations
 
 from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.ops.making import make
+from hlo.ops.making import make, make_constant
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.liveness import replaceable
-from hlo.passes.patterns.matching import ints, is_plain, splat_literal
+from hlo.passes.patterns.matching import ints, is_plain, literal_of, splat_literal
 
 LEAST_READS = 8  # How often each element is read at least.
 LEAST_LANES = 2  # Results along the dimension that lanes are to run over.
@@ -102,12 +103,15 @@ def _is_turned(broadcast: Instruction) -> bool:
 
 
 def _turn(broadcast: Instruction) -> None:
-    """Let it spread a transpose of what was turned before."""
+    """Let it spread a transpose of what was turned before; a constant is turned here."""
     (x,) = broadcast.operands
     rank = x.shape.rank
     order = (*range(rank - 2), rank - 1, rank - 2)
     shape = Shape.array(x.shape.dtype, [x.shape.dims[d] for d in order])
-    turned = make(broadcast, "transpose", x, shape=shape, dimensions=order)
+    if (literal := literal_of(x)) is not None:
+        turned = make_constant(x, Literal.of(literal.array.transpose(order), shape))
+    else:
+        turned = make(broadcast, "transpose", x, shape=shape, dimensions=order)
     back = make(broadcast, "transpose", turned, shape=x.shape, dimensions=order)
     computation = broadcast.computation
     assert computation is not None, "an instruction in a computation"

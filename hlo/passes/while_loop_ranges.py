@@ -36,24 +36,39 @@ class _Counted(Struct, frozen=True):
 def while_loop_ranges(module: Module) -> bool:
     """Decide comparisons of what a loop counts, and count once. O(edges)."""
     changed = False
-    calls = callers(module)
-    for computation in tuple(module.computations):
-        for loop in [i for i in computation.instructions if i.opcode == "while"]:
-            body, _ = loop.called_computations()
-            known = counter(loop) if len(calls[body]) == 1 else None
-            if known is not None and known.iterations > 0 and len(body.parameters) == 1:
-                changed |= _simplified(loop, known)
+    for body, loops in callers(module).items():
+        if not loops or not all(i.opcode == "while" for i in loops):
+            continue
+        if any(i.attributes["body"] is not body for i in loops):
+            continue  # a condition
+        known = _known_in_all(loops)
+        if known is not None and len(body.parameters) == 1:
+            changed |= _simplified(body, *known)
     return changed
 
 
-def _simplified(loop: Instruction, known: Counter) -> bool:
+def _known_in_all(loops: list[Instruction]) -> tuple[Counter, list[_Counted]] | None:
+    """What the loops that run a body count alike; None where they do not, or nothing. Functions
+    that are called several times, as random numbers are, become loops that share their bodies.
+    """
+    counters = {counter(loop) for loop in loops}
+    known = counters.pop()
+    if known is None or counters or known.iterations == 0:
+        return None
+    found = _counted(loops[0], known)
+    for loop in loops[1:]:
+        others = _counted(loop, known)
+        found = [one for one in found if one in others]
+    return known, found
+
+
+def _simplified(body: Computation, known: Counter, counted: list[_Counted]) -> bool:
     """Use in a loop's body what is known of its numbers."""
     changed = False
-    body, _ = loop.called_computations()
     (parameter,) = body.parameters
     elements = [u for u in parameter.users if u.opcode == "get-tuple-element"]
     counting = [e for e in elements if element_index(e) == known.element]
-    for found in _counted(loop, known):
+    for found in counted:
         is_same = (found.first, found.by) == (known.first, 1)
         for value in [e for e in elements if element_index(e) == found.element]:
             for user in tuple(value.users):
