@@ -211,7 +211,6 @@ def _compiled(algsimp: str, *inexact: str) -> tuple[str, ...]:
         "zero-bands",
         "matrix-sharing",
         "select-sinking",
-        "cse",
         "fusion",
         "gate-fusion",
         *FUSED,

@@ -37,9 +37,10 @@ def reduction_operand_transposer(module: Module) -> bool:
     dimensions, and of others without the one before the last. O(instructions).
     """
     changed = False
+    made: dict[Instruction, Instruction] = {}
     for reduce in replaceable(module, "reduce"):
         for rows in _turned(reduce):
-            _turn(rows)
+            _turn(rows, made)
             changed = True
     return changed
 
@@ -102,17 +103,24 @@ def _is_turned(broadcast: Instruction) -> bool:
     return x.opcode == "transpose" and ints(x, "dimensions")[-2:][:1] == (x.shape.rank - 1,)
 
 
-def _turn(broadcast: Instruction) -> None:
-    """Let it spread a transpose of what was turned before; a constant is turned here."""
+def _turn(broadcast: Instruction, made: dict[Instruction, Instruction]) -> None:
+    """Let it spread a transpose of what was turned before: once for all that spread the same.
+
+    made: by what was turned, what turns it back.
+    """
     (x,) = broadcast.operands
-    rank = x.shape.rank
-    order = (*range(rank - 2), rank - 1, rank - 2)
-    shape = Shape.array(x.shape.dtype, [x.shape.dims[d] for d in order])
-    if (literal := literal_of(x)) is not None:
-        turned = make_constant(x, Literal.of(literal.array.transpose(order), shape))
-    else:
-        turned = make(broadcast, "transpose", x, shape=shape, dimensions=order)
-    back = make(broadcast, "transpose", turned, shape=x.shape, dimensions=order)
+    if x not in made:
+        order = (*range(x.shape.rank - 2), x.shape.rank - 1, x.shape.rank - 2)
+        turned = _turned_rows(x, order)
+        made[x] = make(turned, "transpose", turned, shape=x.shape, dimensions=order)
     computation = broadcast.computation
     assert computation is not None, "an instruction in a computation"
-    computation.set_operands(broadcast, (back,))
+    computation.set_operands(broadcast, (made[x],))
+
+
+def _turned_rows(x: Instruction, order: tuple[int, ...]) -> Instruction:
+    """transpose(x); of a constant another constant."""
+    shape = Shape.array(x.shape.dtype, [x.shape.dims[d] for d in order])
+    if (literal := literal_of(x)) is not None:
+        return make_constant(x, Literal.of(literal.array.transpose(order), shape))
+    return make(x, "transpose", x, shape=shape, dimensions=order)

@@ -13,11 +13,14 @@ put together, as far down as that is less work than it was.
 
 from __future__ import annotations
 
+import numpy as np
 from msgspec import Struct, field
 
 from hlo.analysis.fusibility import is_elementwise, op_cost
+from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.ir.shape import Shape
 from hlo.ops.making import make
 from hlo.ops.table import Trait, opcodes
 from hlo.passes.dce import drop_unread
@@ -35,10 +38,11 @@ _SELECT_COST = 1  # in additions, as op_cost has it
 def select_sinking(module: Module) -> bool:
     """Compute one of two formulas of one form between which a select chooses."""
     changed = False
+    numbers = _Numbers()
     for select in replaceable(module, "select"):
         if select.computation is None:  # it went away with what another one chose between
             continue
-        form = _Form(select)
+        form = _Form(select, numbers)
         form.grow()
         form.cut_back()
         if form.gain > 0:
@@ -55,10 +59,33 @@ class _Step(Struct, frozen=True):
     saved: int
 
 
+class _Numbers(Struct, eq=False):
+    """Arrays of one number by their bits, shape and computation: those that are there are read."""
+
+    known: dict[Computation, dict[tuple[bytes, Shape], Instruction]] = field(default_factory=dict)
+
+    def spread(self, like: Instruction, number: int, shape: Shape) -> Instruction:
+        """The number everywhere, in `like`'s computation."""
+        computation = like.computation
+        assert computation is not None, "an instruction in a computation"
+        if computation not in self.known:
+            spread = [i for i in computation.instructions if i.opcode == "broadcast"]
+            found = {i: splat_literal(i) for i in reversed(spread)}  # the first one stays
+            self.known[computation] = {
+                (one.tobytes(), i.shape): i for i, one in found.items() if one is not None
+            }
+        key = (np.array(number, shape.dtype.numpy).tobytes(), shape)
+        made = self.known[computation].get(key)
+        if made is None or made.computation is None:
+            made = self.known[computation][key] = splat(like, number, shape)
+        return made
+
+
 class _Form(Struct, eq=False):
     """Steps above a select, each after those that read it."""
 
     select: Instruction
+    numbers: _Numbers
     steps: dict[Pair, _Step] = field(default_factory=dict)
 
     @property
@@ -136,7 +163,8 @@ class _Form(Struct, eq=False):
         """One or the other, as the select chooses."""
         shape = next(one.shape for one in pair if isinstance(one, Instruction))
         a, b = (
-            one if isinstance(one, Instruction) else splat(self.select, one, shape) for one in pair
+            one if isinstance(one, Instruction) else self.numbers.spread(self.select, one, shape)
+            for one in pair
         )
         if _are_same(pair):
             return a
