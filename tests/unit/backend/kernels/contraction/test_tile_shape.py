@@ -19,14 +19,14 @@ from tests.support.contraction_harness import target_of
         ("avx512", 128, 8),
         ("avx512", 136, 3),  # nine vectors, as they are: two panels of five are ten
         ("avx2", 200, 5),
+        ("avx2", 400, 6),  # ten panels of five would read a tenth less
     ],
 )
 def test_few_rows_leave_few_columns_that_are_read_again(
     level: str, columns: int, vectors: int
 ) -> None:
     ring = ring_of(F32, target_of(level))
-    for rows in (1, 2):
-        assert tile_shape(rows, columns, ring)[1] == vectors
+    assert tile_shape(1, columns, ring)[1] == vectors
 
 
 def test_more_rows_have_the_tiles_that_they_had() -> None:
