@@ -1,7 +1,8 @@
 """Property tests draw the same examples in every run: a red run can be repeated as it is. LLVM
-verifies all IR, which it does not do outside the tests.
+verifies all IR, which it does not do outside the tests, and makes the code of a text once.
 """
 
+import gc
 import os
 import tempfile
 from importlib.util import find_spec
@@ -19,6 +20,19 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What tests and their processes leave behind goes where pytest clears up after three runs."""
     folder = str(tmp_path_factory.mktemp("scratch"))
     os.environ["TMPDIR"] = tempfile.tempdir = folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def known() -> None:
+    from tests.support import known_code  # imports the back end, which collecting alone need not
+
+    known_code.install()
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves, some million objects, are no garbage: no collection looks at them."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

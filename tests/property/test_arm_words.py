@@ -14,6 +14,7 @@ from hlo.backend.kernels.contraction.vectors.word_plan import SQUARES_ROWS
 from hlo.ir.module import Module
 from hlo.machine import NAMED, Machine
 from tests.support import emulated_arm
+from tests.support.covering import covering
 
 WITHOUT, DOT, MATRICES = (NAMED[n] for n in ("armv8-a", "neoverse-n1", "neoverse-v1"))
 SIGNS = [("s8", "s8"), ("u8", "u8"), ("u8", "s8"), ("s8", "u8"), ("s4", "s8"), ("u8", "s4"),
@@ -67,8 +68,7 @@ def result_on(machine: Machine, module: Module, values: list[object]) -> np.ndar
 
 
 @is_run
-@pytest.mark.parametrize("machine", [DOT, MATRICES], ids=lambda m: m.name)
-@pytest.mark.parametrize("signs", SIGNS, ids="-".join)
+@pytest.mark.parametrize(("machine", "signs"), covering([DOT, MATRICES], SIGNS, strength=1))
 def test_integers_are_exact(signs: tuple[str, str], machine: Machine) -> None:
     for number, dims in enumerate(SIZES):
         module = hlo.parse(text((*signs, "s32"), dims, number % 2, number // 2))

@@ -15,6 +15,7 @@ from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.contraction.matrix_units import amx
 from hlo.machine import NAMED
 from tests.support.contraction_harness import Compiled, levels, target_of
+from tests.support.covering import covering
 from tests.support.emulated_tiles import Tiles, emulated
 
 SIDES = ("rows", "columns", "depth")
@@ -100,9 +101,10 @@ def checked(sequence: KernelSequence, text: str, level: str, side: str, *, is_ad
             assert rest.tobytes() == kept.tobytes()
 
 
-@pytest.mark.parametrize("level", levels())
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize(("size", "dtype"), [*((n, "f32") for n in SIZES), (SIZES[-1], "bf16")])
+@pytest.mark.parametrize(
+    ("level", "side", "size", "dtype"),
+    covering(levels(), SIDES, [*((n, "f32") for n in SIZES), (SIZES[-1], "bf16")], several=(2,)),
+)
 def test_bounded_products(level: str, side: str, size: int, dtype: str) -> None:
     for order, is_added in itertools.product(("nn", "nt", "tn"), (False, True)):
         if is_added and side == "depth":

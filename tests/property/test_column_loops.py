@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from tests.support.covering import covering
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "s32": np.int32}
 WRITES = ("dynamic-update-slice", "scatter", "scatter of a part")
@@ -82,9 +83,9 @@ ENTRY e {{
 }}"""
 
 
-@pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("dims", [(400, 90), (37, 29, 41)], ids=str)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("write", "dims", "dtype"), covering(WRITES, [(400, 90), (37, 29, 41)], DTYPES)
+)
 def test_columns_are_rows_while_a_loop_runs(dtype: str, dims: tuple[int, ...], write: str) -> None:
     random = np.random.default_rng(len(dims))
     x, y = (random.integers(-99, 99, dims).astype(DTYPES[dtype]) for _ in range(2))

@@ -10,6 +10,7 @@ import pytest
 from hlo import driver
 from hlo.machine import NAMED, Machine
 from hlo.tools.inputs import made_up_inputs
+from tests.support.covering import covering
 from tests.support.machines_here import that_run_here
 
 MACHINES = [
@@ -37,9 +38,7 @@ ENTRY e {{
 """
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.name)
-@pytest.mark.parametrize("contracted", [0, 1])
-@pytest.mark.parametrize("rows", [1, 3, 40])
+@pytest.mark.parametrize(("machine", "contracted", "rows"), covering(MACHINES, [0, 1], [1, 3, 40]))
 def test_real_numbers_have_no_imaginary_part(machine: Machine, rows: int, contracted: int) -> None:
     for result in ("c64", "c128"):
         module = driver.parse(scaled(rows, 96, 131, contracted, result))

@@ -7,6 +7,7 @@ import pytest
 
 from hlo import driver
 from hlo.machine import NAMED
+from tests.support.covering import covering
 from tests.support.machines_here import that_run_here
 
 MACHINES = [
@@ -37,9 +38,10 @@ def columns(place: int) -> tuple[int, int, int]:
     return place % 5, (3 * place + 1) % 5, (place + 2) % 5
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.name)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("grid", [(5,), (9,), (3, 3), (16,), (17,), (2, 4, 2)], ids=str)
+@pytest.mark.parametrize(
+    ("machine", "dtype", "grid"),
+    covering(MACHINES, DTYPES, [(5,), (9,), (3, 3), (16,), (17,), (2, 4, 2)]),
+)
 def test_each_place_is_its_own(machine: object, dtype: str, grid: tuple[int, ...]) -> None:
     places = int(np.prod(grid))
     for rows in (1, 7, 33, 1000):

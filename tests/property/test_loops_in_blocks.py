@@ -12,6 +12,7 @@ from hlo.analysis.blocked import is_blocked
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.passes import while_loop_blocking
+from tests.support.covering import covering
 
 REPEATED = 20  # Runs of several threads at once, one of which may meet another.
 
@@ -145,9 +146,7 @@ def any_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("any_loop")
-@pytest.mark.parametrize("rows", [8, 33, 64])
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("rows", "dtype", "step"), covering([8, 33, 64], ["f32", "f64"], STEPS))
 def test_blocks_compute_what_the_loop_does(step: str, dtype: str, rows: int) -> None:
     module = driver.parse(program(rows, dtype, step))
     optimized = driver.optimize(module)

@@ -8,6 +8,7 @@ import pytest
 from hlo import driver
 from hlo.analysis.matrix_pairs import pair_of
 from hlo.machine import NAMED, Machine
+from tests.support.covering import covering
 from tests.support.machines_here import that_run_here
 
 MACHINES = [NAMED[n] for n in that_run_here("x86-64-v2", "x86-64-v3", "x86-64-v4")]
@@ -37,10 +38,9 @@ ENTRY e {{
 }}"""
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.name)
-@pytest.mark.parametrize("vector", ["d", "z"])
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    ("machine", "vector", "dtype", "shape"), covering(MACHINES, ["d", "z"], DTYPES, SHAPES)
+)
 def test_both_products_are_right(
     shape: tuple[int, int], dtype: str, vector: str, machine: Machine
 ) -> None:

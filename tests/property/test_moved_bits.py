@@ -12,6 +12,7 @@ import pytest
 from hlo import driver
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
+from tests.support.covering import covering
 from tests.support.narrow import codes_of, every_code, of_codes
 
 SIZE = 21  # vectors, and a rest
@@ -111,8 +112,10 @@ def nan_codes(dtype: DType) -> np.ndarray:
     return np.array(both, unsigned)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("dtype", [t for t in FLOATS if len(nan_codes(t)) > 2], ids=str)
+@pytest.mark.parametrize(
+    ("program", "dtype"),
+    covering(PROGRAMS, [t for t in FLOATS if len(nan_codes(t)) > 2], strength=1),
+)
 def test_nans_keep_their_bits(dtype: DType, program: str) -> None:
     check(dtype, program)
 

@@ -12,6 +12,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes import while_loop_blocking
 from tests.property.test_loops_in_blocks import counted, in_blocks
+from tests.support.covering import covering
 
 # What a trip adds to the element `sum` of a state that has h[rows,12], and x[rows,7] of the trip.
 SUMS = {
@@ -147,19 +148,16 @@ def assert_same(module: Module, given: list[np.ndarray], tolerance: float) -> No
 
 
 @pytest.mark.usefixtures("any_loop")
-@pytest.mark.parametrize("starts", ["given", "zero"])
-@pytest.mark.parametrize("rows", [24, 64])
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
-@pytest.mark.parametrize("kind", SUMS)
+@pytest.mark.parametrize(
+    ("starts", "rows", "dtype", "kind"), covering(["given", "zero"], [24, 64], ["f32", "f64"], SUMS)
+)
 def test_blocks_add_up_what_the_loop_does(kind: str, dtype: str, rows: int, starts: str) -> None:
     module = driver.parse(program(rows, dtype, kind, starts=starts))
     assert any(in_blocks(c.instructions) for c in driver.optimize(module).computations)
     assert_same(module, arguments(rows, dtype, kind), 1e-4 if dtype == "f32" else 1e-12)
 
 
-@pytest.mark.parametrize("rows", [1, 3, 8])
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
-@pytest.mark.parametrize("kind", SUMS)
+@pytest.mark.parametrize(("rows", "dtype", "kind"), covering([1, 3, 8], ["f32", "f64"], SUMS))
 def test_products_of_few_rows_are_made_behind(kind: str, dtype: str, rows: int) -> None:
     module = driver.parse(program(rows, dtype, kind))
     if kind.startswith(("a product", "two")) and rows > 1:

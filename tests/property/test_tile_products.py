@@ -21,6 +21,7 @@ from hlo.ir.dtype import DType
 from hlo.machine import NAMED
 from tests.property.test_sum_errors import Dot, allowed, units
 from tests.support.contraction_harness import Compiled
+from tests.support.covering import covering
 from tests.support.emulated_tiles import Tiles, emulated
 from tests.support.machines_here import runs_here
 
@@ -93,8 +94,7 @@ KINDS = [
 ORDERS = ["nn", "nt", "tn", "tt"]
 
 
-@pytest.mark.parametrize("form", ORDERS)
-@pytest.mark.parametrize("kind", KINDS, ids="-".join)
+@pytest.mark.parametrize(("form", "kind"), covering(ORDERS, KINDS, strength=1))
 def test_what_is_packed_meets_its_rows_and_columns(
     tiles: Tiles, kind: tuple[str, str, str, str], form: str
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from hlo import driver
 from hlo.machine import NAMED, Machine
+from tests.support.covering import covering
 from tests.support.machines_here import that_run_here
 
 MACHINES = [
@@ -53,9 +54,7 @@ def expected(x: np.ndarray, count: int) -> np.ndarray:
     return np.where(x > 0, *sums)
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.name)
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
-@pytest.mark.parametrize("count", TERMS)
+@pytest.mark.parametrize(("machine", "dtype", "count"), covering(MACHINES, ["f32", "f64"], TERMS))
 def test_all_elements_are_written(machine: Machine, dtype: str, count: int) -> None:
     for size in (9_000, 1 << 17, (1 << 17) + 13):
         x = np.linspace(-1, 1, size).astype({"f32": np.float32, "f64": np.float64}[dtype])

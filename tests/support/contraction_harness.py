@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 
 import llvmlite.binding as llvm  # noqa: TID251  # it stands for the linker
 import numpy as np
@@ -19,9 +20,6 @@ from hlo.backend.linking.toolchain import host_machine
 from hlo.ir.instruction import Instruction
 from hlo.machine import NAMED
 from tests.support.machines_here import runs_here
-
-_machines: dict[str, llvm.TargetMachine] = {}
-
 
 _AVX2 = NAMED["x86-64-v3"]
 LEVELS = {
@@ -38,17 +36,31 @@ def target_of(level: str = "host") -> Target:
 
 
 def machine_of(level: str) -> llvm.TargetMachine:
-    if level not in _machines:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        llvm.initialize_native_asmparser()
-        cpu = llvm.get_host_cpu_name() if level == "host" else "x86-64"
-        features = ",".join(f"+{f}" for f in sorted(target_of(level).machine.features))
-        target = llvm.Target.from_default_triple()
-        _machines[level] = target.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
-    return _machines[level]
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
+    cpu = llvm.get_host_cpu_name() if level == "host" else "x86-64"
+    features = ",".join(f"+{f}" for f in sorted(target_of(level).machine.features))
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
 
 
+def engine_of(text: str, level: str) -> llvm.ExecutionEngine:
+    """The machine code of a module. A test compiles the same kernels for several purposes; what
+    calls emulated instructions is made anew, for these are another's in another test.
+    """
+    return _made(text, level) if "@emulated_" in text else _known(text, level)
+
+
+def _made(text: str, level: str) -> llvm.ExecutionEngine:
+    module = llvm.parse_assembly(text)
+    module.verify()
+    engine = llvm.create_mcjit_compiler(module, machine_of(level))  # which owns its machine
+    engine.finalize_object()
+    return engine
+
+
+_known = lru_cache(maxsize=256)(_made)
 WRITTEN = "i32 1, i32 3, i32 1)"  # The end of a hint for a line that is going to be written.
 
 
@@ -82,18 +94,10 @@ class Compiled:
         self.functions: dict[str, ctypes._CFuncPtr] = {}
         for text, kernel in texts.items():
             beside = {symbol(f): f for f in kernel.functions}
-            module = llvm.parse_assembly(kernel_module({"kernel": kernel, **beside}).text)
-            module.verify()
-            engine = llvm.create_mcjit_compiler(module, self._machine(level))
-            engine.finalize_object()
+            engine = engine_of(kernel_module({"kernel": kernel, **beside}).text, level)
             prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
             self.functions[text] = prototype(engine.get_function_address("kernel"))
             self.engines.append(engine)
-
-    @staticmethod
-    def _machine(level: str) -> llvm.TargetMachine:
-        machine_of(level)
-        return _machines.pop(level)  # an engine owns its machine
 
     def __call__(
         self,

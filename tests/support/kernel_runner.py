@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 
 import llvmlite.binding as llvm  # noqa: TID251  # runs one kernel alone
 import numpy as np
@@ -38,7 +39,13 @@ def machine() -> llvm.TargetMachine:
 
 
 def compiled(kernel: Kernel) -> ctypes._CFuncPtr:
-    module = llvm.parse_assembly(module_text(kernel))
+    return _function(module_text(kernel))
+
+
+@lru_cache(maxsize=256)
+def _function(text: str) -> ctypes._CFuncPtr:
+    """A kernel's code. It is asked for again where results lie over operands."""
+    module = llvm.parse_assembly(text)
     module.verify()
     engine = llvm.create_mcjit_compiler(module, machine())
     engine.finalize_object()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import llvmlite.binding as llvm  # noqa: TID251  # compiles lane code outside of the backend
 import numpy as np
@@ -63,6 +64,12 @@ def compile_text(text: str, symbol: str) -> int:
 
 def compile_texts(text: str, symbols: Sequence[str]) -> list[int]:
     """The addresses of functions of a module given as text."""
+    engine = _engine(text)
+    return [engine.get_function_address(symbol) for symbol in symbols]
+
+
+@lru_cache(maxsize=256)
+def _engine(text: str) -> llvm.ExecutionEngine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly(text)
@@ -73,7 +80,7 @@ def compile_texts(text: str, symbols: Sequence[str]) -> list[int]:
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     _alive.append(engine)
-    return [engine.get_function_address(symbol) for symbol in symbols]
+    return engine
 
 
 COUNT = Value("%n", "i64")

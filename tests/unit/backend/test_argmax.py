@@ -9,6 +9,7 @@ from hlo.backend.compilation import Compilation
 from hlo.driver import optimize
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
+from tests.support.covering import covering
 
 # Of two NaNs the left one, else the better value, else the smaller index: as JAX writes it.
 TEXT = """HloModule m
@@ -64,8 +65,10 @@ SHAPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("content", ["ties", "nans", "one nan", "zeros", "infinities"])
-@pytest.mark.parametrize(("dims", "d"), SHAPES)
+@pytest.mark.parametrize(
+    ("content", "dims", "d"),
+    covering(["ties", "nans", "one nan", "zeros", "infinities"], SHAPES, strength=1, several=(1,)),
+)
 def test_argmax_compiled_is_argmax_interpreted(dims: tuple[int, ...], d: int, content: str) -> None:
     module = parse(text(dims, d))
     rng = np.random.default_rng(len(dims) + d)
@@ -82,8 +85,15 @@ def test_argmax_compiled_is_argmax_interpreted(dims: tuple[int, ...], d: int, co
         assert value.tobytes() == results[0][0].tobytes()
 
 
-@pytest.mark.parametrize("kind", ["f64", "bf16", "f16", "f8e5m2", "s32", "u8"])
-@pytest.mark.parametrize(("dims", "d"), [((333,), 0), ((5, 130), 1), ((40, 5), 0), ((50000,), 0)])
+@pytest.mark.parametrize(
+    ("kind", "dims", "d"),
+    covering(
+        ["f64", "bf16", "f16", "f8e5m2", "s32", "u8"],
+        [((333,), 0), ((5, 130), 1), ((40, 5), 0), ((50000,), 0)],
+        strength=1,
+        several=(1,),
+    ),
+)
 def test_argmin_of_other_types(kind: str, dims: tuple[int, ...], d: int) -> None:
     source = text(dims, d, kind, "LT")
     dtype = parse(source).entry.parameters[0].shape.dtype

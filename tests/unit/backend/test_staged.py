@@ -11,6 +11,7 @@ from hlo.backend.kernels.scan import scan_kernel
 from hlo.errors import HloError
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
+from tests.support.covering import covering
 from tests.support.kernel_check import check
 from tests.support.kernel_runner import TARGET, assembly
 
@@ -43,8 +44,14 @@ def text(dims: tuple[int, ...]) -> str:
     return ",".join(map(str, dims))
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 7, 16, 17, 33, 257, 9001])
-@pytest.mark.parametrize("kind", ["f32", "s32", "f64", "bf16", "u8", "c64", "f8e4m3fn", "s4"])
+@pytest.mark.parametrize(
+    ("n", "kind"),
+    covering(
+        [0, 1, 2, 7, 16, 17, 33, 257, 9001],
+        ["f32", "s32", "f64", "bf16", "u8", "c64", "f8e4m3fn", "s4"],
+        strength=1,
+    ),
+)
 def test_add_of_every_length(n: int, kind: str) -> None:
     root = root_of(f"p = {kind}[{n}] parameter(0)\nROOT r = {kind}[{n}] add(p, p)")
     assert check(root) == ""
@@ -201,10 +208,14 @@ def test_a_transpose_is_never_in_place() -> None:
     assert not kernel.in_place
 
 
-@pytest.mark.parametrize("kind", ["u32", "u64", "u8", "f32", "s16", "u4"])
-@pytest.mark.parametrize("dims", [(), (5,), (2, 3), (3, 5), (7, 40)])
 @pytest.mark.parametrize(
-    ("algorithm", "words"), [("rng_three_fry", 2), ("rng_philox", 3), ("rng_default", 2)]
+    ("kind", "dims", "algorithm", "words"),
+    covering(
+        ["u32", "u64", "u8", "f32", "s16", "u4"],
+        [(), (5,), (2, 3), (3, 5), (7, 40)],
+        [("rng_three_fry", 2), ("rng_philox", 3), ("rng_default", 2)],
+        several=(2,),
+    ),
 )
 def test_random_bits(kind: str, dims: tuple[int, ...], algorithm: str, words: int) -> None:
     root = root_of(

@@ -20,6 +20,7 @@ from hlo.frontend.jit import Jitted
 from hlo.ops.custom_targets import REGISTERED
 from hlo.tools import jax_door
 from tests.support import with_jax
+from tests.support.covering import covering
 
 if not with_jax.available():
     pytest.skip("needs jax", allow_module_level=True)
@@ -59,8 +60,14 @@ def test_the_second_call_is_native() -> None:
     assert type(f._direct[1]).__name__ == "builtin_function_or_method"
 
 
-@pytest.mark.parametrize("second", [2, 2.5, True, np.float32(3), np.int8(3), np.float64(2)])
-@pytest.mark.parametrize("kind", [np.float32, np.int32, jnp.bfloat16, np.bool_])
+@pytest.mark.parametrize(
+    ("second", "kind"),
+    covering(
+        [2, 2.5, True, np.float32(3), np.int8(3), np.float64(2)],
+        [np.float32, np.int32, jnp.bfloat16, np.bool_],
+        strength=1,
+    ),
+)
 def test_weak_types_after_a_native_call(second: Any, kind: Any) -> None:
     """A number is of a weak type, and of another program than an array of its type."""
     f, a = hlo.jit(add), np.ones((), kind)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from tests.support.covering import covering
 
 
 def arg_max(kind: str, indices: str, dims: tuple[int, int], axis: int, results: str) -> str:
@@ -45,16 +46,24 @@ ENTRY e {{
 }}"""
 
 
-@pytest.mark.parametrize("results", ["place", "both", "fold"])
-@pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize(
-    ("kind", "indices", "dims"),
-    [
-        ("f32", "s64", (40, 70)), ("s8", "s64", (300, 130)), ("s8", "s32", (100, 128)),
-        ("bf16", "u64", (33, 300)), ("s16", "s64", (40, 40)), ("f64", "s64", (30, 20)),
-        ("s32", "u64", (10, 2000)), ("f32", "s64", (500, 10)),
-    ],
-)  # fmt: skip
+    ("results", "axis", "kind", "indices", "dims"),
+    covering(
+        ["place", "both", "fold"],
+        [0, 1],
+        [
+            ("f32", "s64", (40, 70)),
+            ("s8", "s64", (300, 130)),
+            ("s8", "s32", (100, 128)),
+            ("bf16", "u64", (33, 300)),
+            ("s16", "s64", (40, 40)),
+            ("f64", "s64", (30, 20)),
+            ("s32", "u64", (10, 2000)),
+            ("f32", "s64", (500, 10)),
+        ],
+        several=(2,),
+    ),
+)
 def test_indices_are_those_of_the_reference(
     kind: str, indices: str, dims: tuple[int, int], axis: int, results: str
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 import hlo
 from hlo.backend.compilation import Compilation
 from hlo.tools.inputs import made_up_inputs
+from tests.support.covering import covering
 
 SIZES = {
     "usual": [3, 0, 40, 7],
@@ -56,20 +57,29 @@ def check(module: hlo.Module, arguments: list[object], tolerance: float) -> None
     np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("sizes", SIZES.values(), ids=list(SIZES))
+@pytest.mark.parametrize(("form", "sizes"), covering(FORMS, SIZES.values(), strength=1))
 def test_ragged_dots_of_any_group_sizes(form: str, sizes: list[int]) -> None:
     module = hlo.parse(FORMS[form].format(t="f32", o="f32", s="s32", m=70))
     x, y, _ = made_up_inputs(module, "normal", 3)
     check(module, [x, y, np.array(sizes, np.int32)], 1e-5)
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
-    ("t", "o", "s", "tolerance"),
-    [("bf16", "bf16", "s64", 1e-2), ("f16", "f32", "u8", 1e-5), ("f64", "f64", "s32", 1e-13),
-     ("c64", "c64", "s32", 1e-4), ("s8", "s32", "s32", 0), ("f8e4m3fn", "f32", "s32", 1e-5)],
-)  # fmt: skip
+    ("form", "t", "o", "s", "tolerance"),
+    covering(
+        FORMS,
+        [
+            ("bf16", "bf16", "s64", 1e-2),
+            ("f16", "f32", "u8", 1e-5),
+            ("f64", "f64", "s32", 1e-13),
+            ("c64", "c64", "s32", 1e-4),
+            ("s8", "s32", "s32", 0),
+            ("f8e4m3fn", "f32", "s32", 1e-5),
+        ],
+        strength=1,
+        several=(1,),
+    ),
+)
 def test_ragged_dots_of_any_type(form: str, t: str, o: str, s: str, tolerance: float) -> None:
     for m in (1, 33):
         module = hlo.parse(FORMS[form].format(t=t, o=o, s=s, m=m))

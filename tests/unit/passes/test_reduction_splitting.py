@@ -8,6 +8,7 @@ import pytest
 from hlo import driver
 from hlo.parser.parse import parse
 from hlo.passes.reduction_splitting import split_reductions
+from tests.support.covering import covering
 
 
 def norm(rows: int, columns: int) -> str:
@@ -103,15 +104,19 @@ def test_rows_computed_by_rows_are_not_one_long_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "op", "start"),
-    [
-        ("f32", "add", "3"),
-        ("s32", "add", "-7"),
-        ("f16", "maximum", "-inf"),
-        ("f64", "minimum", "inf"),
-    ],
+    ("dtype", "op", "start", "dims"),
+    covering(
+        [
+            ("f32", "add", "3"),
+            ("s32", "add", "-7"),
+            ("f16", "maximum", "-inf"),
+            ("f64", "minimum", "inf"),
+        ],
+        [(100003,), (331, 337), (5, 20011), (65536 + 2,)],
+        strength=1,
+        several=(0,),
+    ),
 )
-@pytest.mark.parametrize("dims", [(100003,), (331, 337), (5, 20011), (65536 + 2,)])
 def test_uneven_parts_give_the_same_bits(
     dtype: str, op: str, start: str, dims: tuple[int, ...]
 ) -> None:

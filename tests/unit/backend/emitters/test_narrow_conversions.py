@@ -9,6 +9,7 @@ import hlo
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.machine import named
+from tests.support.covering import covering
 from tests.support.machines_here import that_run_here
 
 MACHINES = (None, *that_run_here("x86-64", "x86-64-v3", "x86-64-v4"))
@@ -51,9 +52,7 @@ def test_doubles_are_rounded_once(target: DType, machine: str | None) -> None:
         check(np.concatenate([x, codes, -codes]), dt.F64, target, machine)
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("source", INTEGERS, ids=lambda t: t.name)
-@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
+@pytest.mark.parametrize(("machine", "source", "target"), covering(MACHINES, INTEGERS, TARGETS))
 def test_integers_are_rounded_once(target: DType, source: DType, machine: str | None) -> None:
     least, greatest = source.int_range
     whole = [int(v) for v in numbers_of(target) if abs(v) < 2.0**64]

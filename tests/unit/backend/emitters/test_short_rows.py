@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from tests.support.covering import covering
 
 PROGRAM = """HloModule m
 f {{ a = {type}[] parameter(0)
@@ -30,8 +31,7 @@ def _compiled(type: str, op: str, start: str, x: np.ndarray) -> np.ndarray:
     return np.asarray(found[0])
 
 
-@pytest.mark.parametrize(("n", "m"), SHAPES)
-@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize(("n", "m", "type"), covering(SHAPES, TYPES, strength=1, several=(0,)))
 def test_sums_of_short_rows(type: str, n: int, m: int) -> None:
     x = (np.random.default_rng(0).standard_normal((n, m)) * 9).astype(TYPES[type])
     found = _compiled(type, "add", "(2, 1)" if type == "c64" else "3", x)
@@ -44,8 +44,9 @@ def test_sums_of_short_rows(type: str, n: int, m: int) -> None:
     assert (np.abs(found.astype(wide) - wanted) <= eps * (np.abs(x.astype(wide)).sum(1) + 3)).all()
 
 
-@pytest.mark.parametrize(("n", "m"), SHAPES)
-@pytest.mark.parametrize("type", [t for t in TYPES if t != "c64"])
+@pytest.mark.parametrize(
+    ("n", "m", "type"), covering(SHAPES, [t for t in TYPES if t != "c64"], strength=1, several=(0,))
+)
 def test_greatest_of_short_rows(type: str, n: int, m: int) -> None:
     x = (np.random.default_rng(1).standard_normal((n, m)) * 9).astype(TYPES[type])
     if not np.issubdtype(x.dtype, np.integer):

@@ -6,6 +6,7 @@ import pytest
 from hlo import driver
 from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.linking.toolchain import host_target
+from tests.support.covering import covering
 
 PROGRAM = """HloModule m
 sum {{ a = f32[] parameter(0)
@@ -28,9 +29,15 @@ ENTRY e {{
 SCALED, PLAIN = "multiply(y, w)", "negate(y)"
 
 
-@pytest.mark.parametrize("type", ["f32", "bf16", "f16"])
-@pytest.mark.parametrize("finish", [SCALED, PLAIN])
-@pytest.mark.parametrize(("n", "m"), [(1024, 300), (4097, 67), (4096, 40), (257, 1025)])
+@pytest.mark.parametrize(
+    ("type", "finish", "n", "m"),
+    covering(
+        ["f32", "bf16", "f16"],
+        [SCALED, PLAIN],
+        [(1024, 300), (4097, 67), (4096, 40), (257, 1025)],
+        several=(2,),
+    ),
+)
 def test_rows_from_memory_are_the_reference(n: int, m: int, finish: str, type: str) -> None:
     module = driver.parse(PROGRAM.format(n=n, m=m, type=type, finish=finish))
     dtype = module.entry.parameters[0].shape.dtype.numpy

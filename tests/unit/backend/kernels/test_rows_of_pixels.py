@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from tests.support.covering import covering
 
 KINDS = {
     "u8": np.uint8, "s16": np.int16, "bf16": ml_dtypes.bfloat16, "f32": np.float32,
@@ -14,9 +15,12 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("times", "colours"), [(2, 3), (3, 2), (2, 4), (4, 2), (5, 1), (3, 3)])
-@pytest.mark.parametrize("width", [16, 37, 128])
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize(
+    ("times", "colours", "width", "kind"),
+    covering(
+        [(2, 3), (3, 2), (2, 4), (4, 2), (5, 1), (3, 3)], [16, 37, 128], sorted(KINDS), several=(0,)
+    ),
+)
 def test_pixels_are_repeated(kind: str, width: int, times: int, colours: int) -> None:
     rng = np.random.default_rng(width)
     x = rng.integers(0, 100, (5, width, colours)).astype(KINDS[kind])

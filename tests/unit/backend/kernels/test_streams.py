@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from tests.support.covering import covering
 
 PROGRAM = """HloModule m
 sum {{ a = {type}[] parameter(0)
@@ -41,8 +42,7 @@ def reduced(type: str, dims: tuple[int, ...], axes: tuple[int, ...]) -> str:
     return PROGRAM.format(type=type, **texts)
 
 
-@pytest.mark.parametrize(("dims", "axes"), CASES)
-@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize(("dims", "axes", "type"), covering(CASES, TYPES, strength=1, several=(0,)))
 def test_streams_reduction_columns(type: str, dims: tuple[int, ...], axes: tuple[int, ...]) -> None:
     x = (np.random.default_rng(0).standard_normal(dims) * 3).astype(TYPES[type])
     if type[0] != "s":

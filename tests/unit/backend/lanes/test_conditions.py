@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from tests.support.covering import covering
 
 ROW_SUM_BESIDE = """HloModule m
 %add (a: {t}[], b: {t}[]) -> {t}[] {{
@@ -30,9 +31,10 @@ ENTRY %e (p: {t}[{n},{k}], q: {t}[{n},25]) -> {t}[{n},{w}] {{
 """
 
 
-@pytest.mark.parametrize("columns", [31, 16, 64, 7])
-@pytest.mark.parametrize("element", ["f32", "s8", "f64", "bf16"])
-@pytest.mark.parametrize("order", ["%q, %b", "%b, %q"])
+@pytest.mark.parametrize(
+    ("columns", "element", "order"),
+    covering([31, 16, 64, 7], ["f32", "s8", "f64", "bf16"], ["%q, %b", "%b, %q"]),
+)
 def test_a_row_sum_beside_another_array(columns: int, element: str, order: str) -> None:
     text = ROW_SUM_BESIDE.format(t=element, n=100, k=columns, w=columns + 25, operands=order)
     module = driver.parse(text)

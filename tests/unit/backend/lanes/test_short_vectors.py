@@ -5,6 +5,7 @@ import pytest
 
 import hlo
 from hlo import driver
+from tests.support.covering import covering
 
 LOOP = """HloModule m
 body {{
@@ -35,8 +36,14 @@ ENTRY e {{
 """
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 7, 8, 12, 13, 15, 16, 17, 24, 31, 33, 63, 65])
-@pytest.mark.parametrize("element", ["f32", "f64", "bf16", "f16"])
+@pytest.mark.parametrize(
+    ("n", "element"),
+    covering(
+        [1, 2, 3, 5, 7, 8, 12, 13, 15, 16, 17, 24, 31, 33, 63, 65],
+        ["f32", "f64", "bf16", "f16"],
+        strength=1,
+    ),
+)
 def test_short_state_is_the_interpreters(n: int, element: str) -> None:
     module = hlo.parse(LOOP.format(t=element, n=n))
     (x,) = (np.arange(n) / 3 - 1,)

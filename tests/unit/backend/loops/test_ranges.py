@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from tests.support.covering import covering
 
 TEXT = """HloModule m
 f {{ a = {t}[] parameter(0)  b = {t}[] parameter(1)  ROOT r = {t}[] {op}(a, b) }}
@@ -38,11 +39,10 @@ def values_of(dtype: type[np.floating], n: int) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("op", IDENTITIES)
-@pytest.mark.parametrize("t", TYPES)
-@pytest.mark.parametrize("values", ["x, zs", "zs, x"])
-@pytest.mark.parametrize("k", KINDS)
-@pytest.mark.parametrize("n", [700, 1024])
+@pytest.mark.parametrize(
+    ("op", "t", "values", "k", "n"),
+    covering(IDENTITIES, TYPES, ["x, zs", "zs, x"], KINDS, [700, 1024]),
+)
 def test_bounds_of_a_range(op: str, t: str, values: str, k: str, n: int) -> None:
     signs = ("GE", "GT", "and") if values == "x, zs" else ("LE", "LE", "or")
     after, before, joined = signs

@@ -5,6 +5,7 @@ import pytest
 
 import hlo
 from hlo.machine import named
+from tests.support.covering import covering
 
 TEXT = """HloModule m
 ENTRY e {{
@@ -18,9 +19,10 @@ SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.5, -2.5, 1e-45, 3e38
 DIVISORS = [1.0, -1.0, 2.0, 0.5, -0.25, 1024.0, 2.0**-32, 2.0**33, 2.0**100, 2.0**-100, 3.0]
 
 
-@pytest.mark.parametrize("machine", [None, "x86-64", "x86-64-v3"])
-@pytest.mark.parametrize("divisor", DIVISORS)
-@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize(
+    ("machine", "divisor", "kind"),
+    covering([None, "x86-64", "x86-64-v3"], DIVISORS, ["f32", "f64"]),
+)
 def test_remainder_by_a_power_of_two(kind: str, divisor: float, machine: str | None) -> None:
     target = None if machine is None else named(machine)
     form = np.float32 if kind == "f32" else np.float64

@@ -11,6 +11,7 @@ from hlo.backend.planning.program import BranchStep, KernelStep, LoopStep, Step
 from hlo.machine import NAMED
 from hlo.parser.parse import parse
 from hlo.tools.inputs import made_up_inputs
+from tests.support.covering import covering
 
 # A recurrence of 32 rows, whose weights are packed: kept by the loop, or changed by it.
 LOOP = """HloModule m
@@ -131,10 +132,10 @@ def test_few_rows_meet_columns_that_are_converted_before_the_loop(rows: int, cou
     assert products(compiled(text, dtype="f16", is_kept=False).program.steps) == 0
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "f64", "s8"])
-@pytest.mark.parametrize("loop", [LOOP, BRANCHED], ids=["plain", "branched"])
-@pytest.mark.parametrize("text", [ONCE, TWICE], ids=["once", "twice"])
-@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize(
+    ("dtype", "loop", "text", "is_kept"),
+    covering(["f32", "bf16", "f64", "s8"], [LOOP, BRANCHED], [ONCE, TWICE], [True, False]),
+)
 def test_steps_compute_what_the_reference_does(
     loop: str, text: str, dtype: str, *, is_kept: bool
 ) -> None:

@@ -10,6 +10,7 @@ from hlo.driver import emit_stage
 from hlo.ir.module import Module
 from hlo.machine import NAMED
 from hlo.runtime.executable import Executable
+from tests.support.covering import covering
 
 TEXT = """
 HloModule m
@@ -54,9 +55,14 @@ def values(module: Module) -> list[np.ndarray]:
 FORMS = [(1, 0), (1, 1), (0, 0), (0, 1)]  # where scales run, which dimension is depth
 
 
-@pytest.mark.parametrize(("along", "depth"), FORMS)
 @pytest.mark.parametrize(
-    ("m", "k", "n"), [(1, 70, 150), (7, 64, 130), (16, 129, 128), (40, 90, 50)]
+    ("along", "depth", "m", "k", "n"),
+    covering(
+        FORMS,
+        [(1, 70, 150), (7, 64, 130), (16, 129, 128), (40, 90, 50)],
+        strength=1,
+        several=(0, 1),
+    ),
 )
 def test_each_number_is_right_for_any_threads(
     m: int, k: int, n: int, along: int, depth: int

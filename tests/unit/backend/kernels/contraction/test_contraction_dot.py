@@ -16,6 +16,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from tests.support.contraction_harness import Compiled, levels, target_of
+from tests.support.covering import covering
 
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 67)
 TYPES = (
@@ -246,9 +247,9 @@ def test_few_columns(type: dt.DType, level: str) -> None:
             run(dot(lhs, rhs, out, **numbers), seed, level)
 
 
-@pytest.mark.parametrize("level", levels())
-@pytest.mark.parametrize("type", [dt.F32, dt.F64, dt.C64], ids=lambda t: t.name)
-@pytest.mark.parametrize("rows", [1, 3, 8, 9, 13, 16])
+@pytest.mark.parametrize(
+    ("level", "type", "rows"), covering(levels(), [dt.F32, dt.F64, dt.C64], [1, 3, 8, 9, 13, 16])
+)
 def test_rows_that_stream_a_large_matrix(rows: int, type: dt.DType, level: str) -> None:
     for k, n in ((1100, 1030), (2051, 520)):
         lhs, rhs = Shape.array(type, (rows, k)), Shape.array(type, (k, n))
@@ -297,11 +298,20 @@ def test_epilogue_adds_a_row_and_rounds(sizes: tuple[int, int, int]) -> None:
 TILED = [(64, 64, 128), (33, 90, 192), (9, 200, 777), (200, 17, 1024), (100, 70, 200)]
 
 
-@pytest.mark.parametrize("types", [
-    (dt.BF16, dt.BF16, dt.F32), (dt.BF16, dt.BF16, dt.BF16), (dt.S8, dt.S8, dt.S32),
-    (dt.U8, dt.S8, dt.S32), (dt.S8, dt.U8, dt.S16),
-], ids=lambda t: "-".join(x.name for x in t))  # fmt: skip
-@pytest.mark.parametrize("sizes", TILED)
+@pytest.mark.parametrize(
+    ("types", "sizes"),
+    covering(
+        [
+            (dt.BF16, dt.BF16, dt.F32),
+            (dt.BF16, dt.BF16, dt.BF16),
+            (dt.S8, dt.S8, dt.S32),
+            (dt.U8, dt.S8, dt.S32),
+            (dt.S8, dt.U8, dt.S16),
+        ],
+        TILED,
+        strength=1,
+    ),
+)
 def test_dot_of_narrow_types_in_tiles(
     types: tuple[dt.DType, ...], sizes: tuple[int, int, int]
 ) -> None:

@@ -9,6 +9,7 @@ from hlo import driver
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.machine import NAMED
 from tests.support.contraction_harness import Compiled, levels, target_of
+from tests.support.covering import covering
 
 BF16 = ml_dtypes.bfloat16
 INTEGERS = [("s8", "s8", "s32"), ("u8", "s8", "s32"), ("s8", "u8", "u32"), ("u8", "u8", "s32"),
@@ -30,9 +31,7 @@ def text(types: tuple[str, str, str], name: str) -> str:
     )
 
 
-@pytest.mark.parametrize("level", levels())
-@pytest.mark.parametrize("name", WINDOWS)
-@pytest.mark.parametrize("types", INTEGERS, ids="-".join)
+@pytest.mark.parametrize(("level", "name", "types"), covering(levels(), WINDOWS, INTEGERS))
 def test_integers_wrap(types: tuple[str, str, str], name: str, level: str) -> None:
     module = hlo.parse(text(types, name))
     rng = np.random.default_rng(0)

@@ -5,6 +5,7 @@ import pytest
 
 import hlo
 from hlo.machine import named
+from tests.support.covering import covering
 from tests.support.machines_here import that_run_here
 
 TEXT = """HloModule m
@@ -16,8 +17,12 @@ ENTRY e {{
 """
 
 
-@pytest.mark.parametrize(("k", "n"), [(1024, 1024), (1030, 1100), (2047, 600), (513, 2100)])
-@pytest.mark.parametrize("m", [7, 16])
+@pytest.mark.parametrize(
+    ("k", "n", "m"),
+    covering(
+        [(1024, 1024), (1030, 1100), (2047, 600), (513, 2100)], [7, 16], strength=1, several=(0,)
+    ),
+)
 def test_bits_of_few_rows_are_the_same(m: int, k: int, n: int) -> None:
     rng = np.random.default_rng(5)
     a, b = (rng.standard_normal(dims).astype(np.float32) for dims in ((m, k), (k, n)))

@@ -7,6 +7,7 @@ import pytest
 
 from hlo import driver
 from hlo.tools.inputs import made_up_inputs
+from tests.support.covering import covering
 
 BODY = """HloModule finished
 ENTRY e {{
@@ -73,17 +74,21 @@ def assert_alike(text: str, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "k"),
-    [
-        (40, 50, 60),
-        (1, 300, 2000),
-        (300, 1, 40),
-        (5, 17, 5000),
-        (33, 90, 192),
-        (7, 4, 13),
-    ],
+    ("m", "n", "k", "type", "out"),
+    covering(
+        [
+            (40, 50, 60),
+            (1, 300, 2000),
+            (300, 1, 40),
+            (5, 17, 5000),
+            (33, 90, 192),
+            (7, 4, 13),
+        ],
+        [("f32", "bf16"), ("bf16", "f32"), ("f64", "f64")],
+        strength=1,
+        several=(0, 1),
+    ),
 )
-@pytest.mark.parametrize(("type", "out"), [("f32", "bf16"), ("bf16", "f32"), ("f64", "f64")])
 def test_finished_dot(m: int, n: int, k: int, type: str, out: str) -> None:
     tolerance = 0.05 if "bf16" in (type, out) else 1e-9
     assert_alike(BODY.format(m=m, n=n, k=k, t=type, out=out), tolerance)

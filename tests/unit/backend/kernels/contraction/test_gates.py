@@ -13,6 +13,7 @@ from hlo.ir.module import Module
 from hlo.machine import NAMED
 from hlo.parser.parse import parse
 from hlo.tools.inputs import made_up_inputs
+from tests.support.covering import covering
 from tests.support.machines_here import that_run_here
 
 MACHINES = that_run_here("x86-64-v2", "x86-64-v3", "znver4")
@@ -72,9 +73,7 @@ def check(module: Module, machine: str, dtype: str = "f32") -> None:
         np.testing.assert_allclose(one, wanted, rtol=close, atol=close)
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("gates", [2, 3, 4])
-@pytest.mark.parametrize("m", [1, 5, 8, 33])
+@pytest.mark.parametrize(("machine", "gates", "m"), covering(MACHINES, [2, 3, 4], [1, 5, 8, 33]))
 def test_gates_of_products(m: int, gates: int, machine: str) -> None:
     check(gated(m, 40, 48, gates), machine)
 

@@ -24,6 +24,7 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.machine import NAMED
 from tests.support.contraction_harness import Compiled, levels, target_of
+from tests.support.covering import covering
 from tests.support.emulated_tiles import Tiles, emulated
 from tests.support.hlo_values import mixed_values
 
@@ -77,9 +78,9 @@ def kinds(sequence: KernelSequence) -> set[type]:
     return {type(step) for made in sequence.prepared for step in made.steps}
 
 
-@pytest.mark.parametrize("level", levels())
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
-@pytest.mark.parametrize("form", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize(
+    ("level", "types", "form"), covering(levels(), TYPES, ["nn", "nt", "tn", "tt"])
+)
 def test_bits_are_those_of_the_kernels(level: str, types: tuple[str, str], form: str) -> None:
     rng = np.random.default_rng(5)
     for m, n, k in SIZES[: 5 if types[0] in ("f32", "bf16", "s8") else 2]:

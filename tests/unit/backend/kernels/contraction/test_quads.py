@@ -20,6 +20,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.module import Module
 from hlo.machine import NAMED
 from tests.support.contraction_harness import Compiled, target_of
+from tests.support.covering import covering
 from tests.support.machines_here import runs_here
 
 NAME = "cascadelake"
@@ -64,9 +65,9 @@ def check(module: Module) -> None:
     np.testing.assert_array_equal(result, hlo.evaluate(module, *values))
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("out", ["s32", "u32", "s8", "u16"])
-@pytest.mark.parametrize("signs", SIGNS, ids="-".join)
+@pytest.mark.parametrize(
+    ("level", "out", "signs"), covering(LEVELS, ["s32", "u32", "s8", "u16"], SIGNS)
+)
 def test_every_order_and_number_of_threads(signs: tuple[str, str], out: str, level: str) -> None:
     for number, dims in enumerate(SIZES):
         module = hlo.parse(text((*signs, out), dims, number % 2, number // 2))

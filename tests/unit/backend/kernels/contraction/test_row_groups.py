@@ -12,6 +12,7 @@ from hlo.backend.kernels.contraction.problem.ring import ring_of
 from hlo.backend.kernels.contraction.vectors.plan import at_once, row_groups
 from hlo.machine import NAMED
 from hlo.tools.inputs import made_up_inputs
+from tests.support.covering import covering
 from tests.unit.backend.kernels.contraction.test_words import text
 
 
@@ -39,8 +40,12 @@ def test_narrow_numbers_of_rows_are_converted_once(rows: int, copied: bool) -> N
     assert ("lhs = " in shown) == copied
 
 
-@pytest.mark.parametrize("dtype", ["f16", "f32", "f64", "c64"])
-@pytest.mark.parametrize("dims", [(7, 19, 300), (16, 270, 141), (6, 33, 200)])
+@pytest.mark.parametrize(
+    ("dtype", "dims"),
+    covering(
+        ["f16", "f32", "f64", "c64"], [(7, 19, 300), (16, 270, 141), (6, 33, 200)], strength=1
+    ),
+)
 def test_sums_do_not_depend_on_who_waits_in_registers(
     dims: tuple[int, int, int], dtype: str
 ) -> None:

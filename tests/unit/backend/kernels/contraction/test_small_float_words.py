@@ -17,6 +17,7 @@ from hlo.ir.module import Module
 from hlo.machine import NAMED
 from tests.support import emulated_arm
 from tests.support.contraction_harness import Compiled, target_of
+from tests.support.covering import covering
 
 SMALL = [t for t in dt.ARRAY_TYPES if t.is_float and t.bits <= 8 and not t.is_scale]
 SIZES = [(64, 64, 64), (33, 61, 47), (7, 301, 90)]
@@ -66,8 +67,7 @@ def test_bf16_holds_every_number(dtype: DType) -> None:
 
 
 @has_words
-@pytest.mark.parametrize("other", ["", "bf16", "f8e5m2"])
-@pytest.mark.parametrize("dtype", SMALL, ids=str)
+@pytest.mark.parametrize(("other", "dtype"), covering(["", "bf16", "f8e5m2"], SMALL, strength=1))
 def test_every_order_and_number_of_threads(dtype: DType, other: str) -> None:
     types = (dtype.name, other or dtype.name, "f32")
     for number, dims in enumerate(SIZES):

@@ -10,6 +10,7 @@ import pytest
 import hlo
 from hlo.machine import NAMED, Machine
 from tests.support.command import call
+from tests.support.covering import covering
 from tests.support.machines_here import that_run_here
 
 
@@ -102,9 +103,10 @@ def test_without_masks_each_lane_is_loaded(tmp_path: Path) -> None:
     assert "picked" in loops(program(*STRIDED["runs"]), "x86-64-v3", tmp_path)
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "f16", "s32", "s8"])
-@pytest.mark.parametrize("name", [*STRIDED, *RUNS])
-@pytest.mark.parametrize("machine", [None, *MACHINES], ids=lambda m: m.name if m else "host")
+@pytest.mark.parametrize(
+    ("dtype", "name", "machine"),
+    covering(["f32", "f64", "bf16", "f16", "s32", "s8"], [*STRIDED, *RUNS], [None, *MACHINES]),
+)
 def test_results_are_those_of_the_reference(name: str, dtype: str, machine: Machine | None) -> None:
     """Small integers, whose sums are exact; memory ends where forbidden pages begin."""
     module = hlo.parse(program(*(STRIDED | RUNS)[name], dtype))

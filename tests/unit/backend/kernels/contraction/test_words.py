@@ -15,6 +15,7 @@ from hlo.backend.kernels.contraction.words.words import in_words
 from hlo.driver import emit_stage
 from hlo.machine import NAMED
 from tests.support.contraction_harness import Compiled, target_of
+from tests.support.covering import covering
 from tests.support.machines_here import runs_here
 
 PAIRS = [("s8", "s8", "s32"), ("u8", "s8", "s32"), ("u8", "u8", "u32"), ("s16", "s16", "s32"),
@@ -136,8 +137,7 @@ def test_windows_that_overlap_are_not_copied() -> None:
 JOINED = [(40, 62, 75), (33, 302, 90), (130, 20, 131), (12, 1030, 65)]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("types", PAIRS, ids="-".join)
+@pytest.mark.parametrize(("level", "types"), covering(LEVELS, PAIRS, strength=1))
 def test_columns_become_words_where_they_are_packed(
     types: tuple[str, str, str], level: str
 ) -> None:

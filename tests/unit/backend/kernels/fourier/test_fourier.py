@@ -19,6 +19,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.machine import NAMED
+from tests.support.covering import covering
 from tests.support.kernel_runner import TARGET, run
 
 RNG = np.random.default_rng(11)
@@ -62,8 +63,7 @@ def assert_transforms(kind: str, dims: tuple[int, ...], rank: int, real: type) -
     assert error <= ERROR[real] * np.linalg.norm(expected.ravel())
 
 
-@pytest.mark.parametrize("n", LENGTHS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("n", "kind"), covering(LENGTHS, KINDS, strength=1))
 def test_a_length(kind: str, n: int) -> None:
     real = (np.float32, np.float64)[n % 2]
     assert_transforms(kind, (3, n), 1, real)
@@ -201,9 +201,9 @@ def test_bits_do_not_depend_on_the_lanes(kind: str, count: int) -> None:
 LONG = [(1, 1024), (2, 2048), (1, 8192), (1, 2 * 3 * 5 * 7 * 11 * 13), (16, 16384), (2, 65536)]
 
 
-@pytest.mark.parametrize("real", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", ["RFFT", "IRFFT"])
-@pytest.mark.parametrize("dims", LONG)
+@pytest.mark.parametrize(
+    ("real", "kind", "dims"), covering([np.float32, np.float64], ["RFFT", "IRFFT"], LONG)
+)
 def test_long_real_lines_are_half_as_many_complex_numbers(
     kind: str, dims: tuple[int, int], real: type
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 import hlo
 from hlo.backend.compilation import Compilation
 from hlo.machine import NAMED, Machine
+from tests.support.covering import covering
 from tests.support.machines_here import runs_here
 
 TYPES = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
@@ -50,9 +51,9 @@ def factors(a: np.ndarray, *, lower: bool) -> np.ndarray:
     return found if lower else found.conj().swapaxes(-1, -2)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("uplo", "LU")
-@pytest.mark.parametrize("dims", [(257, 257), (320, 320), (2, 333, 333)])
+@pytest.mark.parametrize(
+    ("dtype", "uplo", "dims"), covering(TYPES, "LU", [(257, 257), (320, 320), (2, 333, 333)])
+)
 def test_factors(dtype: str, uplo: str, dims: tuple[int, ...]) -> None:
     lower = uplo == "L"
     a = positive(dtype, dims)
@@ -75,8 +76,7 @@ def test_every_machine_here(machine: Machine) -> None:
         np.testing.assert_allclose(found, factors(a, lower=True), atol=1e-5)
 
 
-@pytest.mark.parametrize("at", [0, 63, 64, 200, 299])
-@pytest.mark.parametrize("uplo", "LU")
+@pytest.mark.parametrize(("at", "uplo"), covering([0, 63, 64, 200, 299], "LU", strength=1))
 def test_failures_are_counted_as_lapack_does(at: int, uplo: str) -> None:
     a = positive("f32", (300, 300))
     a[at, at] = a[299, 299] = -1

@@ -9,6 +9,7 @@ import hlo
 from hlo.backend.compilation import Compilation
 from hlo.ops import lapack_library
 from hlo.ops.lapack import TYPES
+from tests.support.covering import covering
 
 pytest.importorskip("scipy")
 
@@ -65,8 +66,7 @@ def check(text: str, values: list[np.ndarray] | None = None, seed: int = 0) -> o
     return wanted
 
 
-@pytest.mark.parametrize("letter", TYPES)
-@pytest.mark.parametrize(("m", "n"), SIZES)
+@pytest.mark.parametrize(("letter", "m", "n"), covering(TYPES, SIZES, strength=1, several=(1,)))
 def test_lapack_factors_of_rectangles(letter: str, m: int, n: int) -> None:
     t, real = HLO_TYPES[letter]
     k = min(m, n)
@@ -119,8 +119,7 @@ def test_lapack_products_of_reflectors(letter: str) -> None:
         check(program(f"{letter}{multiply}", config, operands, [c]))
 
 
-@pytest.mark.parametrize("letter", TYPES)
-@pytest.mark.parametrize("n", SQUARES)
+@pytest.mark.parametrize(("letter", "n"), covering(TYPES, SQUARES, strength=1))
 def test_lapack_eigenvalues_and_reductions(letter: str, n: int) -> None:
     t, real = HLO_TYPES[letter]
     is_real = letter in "sd"

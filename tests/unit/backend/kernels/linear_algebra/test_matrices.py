@@ -10,6 +10,7 @@ import pytest
 import hlo
 from hlo.backend.kernels.linear_algebra.matrix_calls import matrix_kernel
 from hlo.ir.instruction import Instruction
+from tests.support.covering import covering
 from tests.support.kernel_runner import run
 
 TYPES = {"f32": 2e-5, "f64": 1e-13, "c64": 2e-5, "c128": 1e-13, "bf16": 3e-2, "f16": 4e-3}
@@ -44,9 +45,9 @@ def assert_near(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> N
     assert np.nanmax(np.abs(wide - expected), initial=0.0) <= tolerance * largest
 
 
-@pytest.mark.parametrize("lower", [True, False], ids=["lower", "upper"])
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("n", [1, 7, 16, 33, 131])
+@pytest.mark.parametrize(
+    ("lower", "dtype", "n"), covering([True, False], TYPES, [1, 7, 16, 33, 131])
+)
 def test_cholesky_reads_one_triangle_and_marks_bad_matrices(
     n: int, dtype: str, *, lower: bool
 ) -> None:
@@ -75,8 +76,10 @@ FORMS = list(
 )
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize(("n", "m"), [(1, 1), (3, 17), (13, 33), (34, 5)])
+@pytest.mark.parametrize(
+    ("dtype", "n", "m"),
+    covering(TYPES, [(1, 1), (3, 17), (13, 33), (34, 5)], strength=1, several=(1,)),
+)
 def test_triangular_systems_in_every_form(n: int, m: int, dtype: str) -> None:
     forms = FORMS if (n, dtype) == (13, "c64") else FORMS[n % 7 :: 7]
     for left, lower, unit, transpose in forms:

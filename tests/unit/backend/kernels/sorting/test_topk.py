@@ -15,6 +15,7 @@ from hlo.interpreter.evaluate import evaluate
 from hlo.ir import dtype as dt
 from hlo.ir.module import Module
 from hlo.parser.parse import parse
+from tests.support.covering import covering
 from tests.support.hlo_values import mixed_values
 from tests.support.kernel_jit import kernel_function
 from tests.support.lanes_jit import plain_target
@@ -35,9 +36,14 @@ def check(module: Module, x: np.ndarray, target: Callable[[], Target] = host_tar
         assert result.tobytes() == np.ascontiguousarray(want).tobytes()
 
 
-@pytest.mark.parametrize("target", [host_target, plain_target])
-@pytest.mark.parametrize("largest", ["true", "false"])
-@pytest.mark.parametrize("dtype", ["f32", "s32", "u8", "bf16", "s64", "f8e4m3fn"])
+@pytest.mark.parametrize(
+    ("target", "largest", "dtype"),
+    covering(
+        [host_target, plain_target],
+        ["true", "false"],
+        ["f32", "s32", "u8", "bf16", "s64", "f8e4m3fn"],
+    ),
+)
 def test_equal_bytes(dtype: str, largest: str, target: Callable[[], Target]) -> None:
     for dims, k in (
         ((3, 20), 5),
