@@ -20,8 +20,9 @@ from hlo.ir.shape import Shape
 from hlo.ops.numerics.representation import smallest_normal
 from hlo.ops.table import OPS, Trait
 from hlo.parser.parse import parse
-from hlo.tools import jax_door, jax_engine
+from hlo.tools import jax_door
 from hlo.tools.ulp import ulp_distance
+from tests.support.xla_child import run_in_child
 
 TYPES = ("pred", "s8", "u8", "s32", "u32", "s64", "u64", "bf16", "f16", "f32", "f64", "c64")
 # XLA:CPU does not implement these, or not rightly (docs/semantics.md 1, 3, 4, 18).
@@ -134,7 +135,7 @@ def results() -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
     arguments = [a for name in TYPES for a in operands(dt.dtype(name))]
     ours = evaluate(parse(program()), *arguments)
     assert isinstance(ours, tuple)
-    return ours, tuple(jax_engine.run_in_child(program(), arguments))
+    return ours, tuple(run_in_child(program(), arguments))
 
 
 def oracle_is_there() -> bool:

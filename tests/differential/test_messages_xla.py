@@ -15,6 +15,7 @@ from hlo.formats.module_text import module_of
 from hlo.parser.parse import parse
 from tests.differential.test_print_forms import sections, whole
 from tests.support import oracle
+from tests.support.covering import sample
 from tests.support.op_files import cases
 
 pytestmark = [
@@ -23,6 +24,7 @@ pytestmark = [
 ]
 SHARED = Path(__file__).parents[3] / "shared"
 LARGEST_IN_CI = 100_000
+PARTS = 3  # of the real programs, of which the first is run without -m slow
 KIND = "HloModuleProto"
 
 
@@ -94,8 +96,9 @@ def test_everything_that_a_header_says(xla: oracle.Oracle) -> None:
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared")
-def test_real_programs(xla: oracle.Oracle) -> None:
+@pytest.mark.parametrize("part", sample(range(PARTS), PARTS))
+def test_real_programs(xla: oracle.Oracle, part: int) -> None:
     files = [*SHARED.glob("corpus/files/*.hlo"), *SHARED.glob("suites/conformance/*.hlo")]
     small = [p for p in sorted(files) if p.stat().st_size <= LARGEST_IN_CI]
-    wrong = [p for file in small for p in problems(xla, file.read_text(), file.name)]
+    wrong = [p for file in small[part::PARTS] for p in problems(xla, file.read_text(), file.name)]
     assert wrong == []

@@ -1,6 +1,6 @@
 """Real programs of shared/corpus, compiled, beside XLA:CPU on made-up inputs.
 
-Each is run by XLA in a child process. The two image models (`slow`) run their full batch on one
+All are run by XLA in one child process. The two image models (`slow`) run their full batch on one
 device; sharding annotations are dropped.
 """
 
@@ -12,6 +12,7 @@ from hlo import driver
 from hlo.tools import check
 from hlo.tools.fill import fill_elided
 from hlo.tools.inputs import made_up_inputs
+from tests.support import xla_child
 
 CORPUS = next(
     (p / "shared" / "corpus" for p in Path(__file__).resolve().parents if (p / "shared").is_dir()),
@@ -33,6 +34,11 @@ FILES = [
     "jax.issue.33666.linx.slow_0428.module_0006",
 ]
 MODELS = ["vision_diffusion__vit__inference", "vision_diffusion__resnet50__inference"]
+
+
+@pytest.fixture(autouse=True)
+def one_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "run_in_child", xla_child.run_in_child)
 
 
 def assert_agrees_with_xla(path: Path) -> None:

@@ -16,7 +16,8 @@ from hlo.errors import HloError
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir.dtype import dtype
 from hlo.parser.parse import parse
-from hlo.tools import jax_door, jax_engine
+from hlo.tools import jax_door
+from tests.support.xla_child import run_in_child
 
 
 @dataclass
@@ -160,20 +161,28 @@ def all_rows() -> list[tuple[str, Row]]:
 @cache
 def program() -> tuple[str, list[np.ndarray]]:
     lines, names, shapes, arguments = [], [], [], []
+    parameters: dict[int, str] = {}  # of an array, which the rows keep
+    made: dict[str, str] = {}  # parts of one result are of one instruction, which XLA compiles once
     for number, (_, row) in enumerate(all_rows()):
         operands = []
         for text, value in row.operands:
-            lines.append(f"  p{len(arguments)} = {text} parameter({len(arguments)})")
-            operands.append(f"p{len(arguments)}")
-            arguments.append(value)
+            if id(value) not in parameters:
+                parameters[id(value)] = f"p{len(arguments)}"
+                lines.append(f"  p{len(arguments)} = {text} parameter({len(arguments)})")
+                arguments.append(value)
+            operands.append(parameters[id(value)])
         extra = f", {row.attributes}" if row.attributes else ""
-        lines.append(f"  v{number} = {row.result} {row.opcode}({', '.join(operands)}){extra}")
+        computed = f"{row.result} {row.opcode}({', '.join(operands)}){extra}"
+        if computed not in made:
+            made[computed] = f"v{number}"
+            lines.append(f"  v{number} = {computed}")
         if row.part is None:
-            names.append(f"v{number}")
+            names.append(made[computed])
             shapes.append(row.result)
         else:
             element = str(parse_part(row.result, row.part))
-            lines.append(f"  w{number} = {element} get-tuple-element(v{number}), index={row.part}")
+            whole = made[computed]
+            lines.append(f"  w{number} = {element} get-tuple-element({whole}), index={row.part}")
             names.append(f"w{number}")
             shapes.append(element)
     lines.append(f"  ROOT t = ({', '.join(shapes)}) tuple({', '.join(names)})")
@@ -190,7 +199,7 @@ def results() -> tuple[tuple[np.ndarray, ...], list[np.ndarray]]:
     text, arguments = program()
     ours = evaluate(parse(text), *arguments)
     assert isinstance(ours, tuple)
-    return ours, jax_engine.run_in_child(text, arguments)
+    return ours, run_in_child(text, arguments)
 
 
 def oracle_is_there() -> bool:

@@ -17,6 +17,7 @@ from hlo.backend.isa.target import Target
 from hlo.errors import HloError
 from hlo.machine import NAMED
 from tests.support import program_texts
+from tests.support.covering import sample
 
 MACHINES = [NAMED["sapphirerapids"], NAMED["x86-64-v3"]]
 TESTS = program_texts.TESTS
@@ -26,6 +27,7 @@ FILES = [
     PASSES / "fusion-middle.hlo", PASSES / "block-fusion.hlo",
 ]  # fmt: skip
 SUITES = sorted(program_texts.SHARED.glob("suites/*/*.hlo"))
+PARTS = 3  # of the suites, of which the first is run without -m slow
 CONFIG = re.compile(r', backend_config=\{"hlo":\{(?!"zeros")[^}]*\}\}')
 
 
@@ -61,6 +63,7 @@ def test_printed_and_compiled(file: Path) -> None:
 
 
 @pytest.mark.skipif(not SUITES, reason="needs the benchmark suites")
-def test_suites_printed_and_compiled() -> None:
-    files = [f for f in SUITES if f.stat().st_size <= program_texts.LARGEST_BYTES]
+@pytest.mark.parametrize("part", sample(range(PARTS), PARTS))
+def test_suites_printed_and_compiled(part: int) -> None:
+    files = [f for f in SUITES if f.stat().st_size <= program_texts.LARGEST_BYTES][part::PARTS]
     check([(f.name, f.read_text(errors="surrogateescape")) for f in files])

@@ -8,9 +8,7 @@ order. Where XLA:CPU computes something else by design, a draw is not compared: 
 from __future__ import annotations
 
 import contextlib
-import pickle
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -28,54 +26,10 @@ from hlo.ops.table import OPS, Trait
 from hlo.tools.compare import Budget, compare
 from tests.support import oracle
 from tests.support.op_draws import FAMILIES, Draw, drawn
+from tests.support.xla_child import Xla
 
 PER_MODULE = 40
 BITWISE = {name for name, row in OPS.items() if row.traits & Trait.MOVEMENT} | {"sort", "iota"}
-SERVER = """
-import pickle, sys
-from hlo.tools.jax_engine import JaxProgram
-while True:
-    try:
-        text, arrays = pickle.load(sys.stdin.buffer)
-    except EOFError:
-        break
-    try:
-        answer = JaxProgram(text).run(arrays)
-    except Exception as error:
-        answer = str(error)
-    pickle.dump(answer, sys.stdout.buffer)
-    sys.stdout.buffer.flush()
-"""
-
-
-class Xla:
-    """XLA:CPU in a child process, started again after each abort."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def run(self, text: str, arrays: list[np.ndarray]) -> list[np.ndarray] | str:
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", SERVER],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
-        source, sink = self._process.stdout, self._process.stdin
-        assert source is not None, "piped"
-        assert sink is not None, "piped"
-        try:
-            pickle.dump((text, arrays), sink)
-            sink.flush()
-            return pickle.load(source)  # type: ignore[no-any-return]  # what the server sends
-        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            self.close()
-            return "XLA's process died"
-
-    def close(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate()
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from benchmarks.error_reductions import products, reduce, rows_case, windows
 from benchmarks.error_scans import running
 from benchmarks.errors import errors_of
 from hlo import driver
-from hlo.tools.jax_engine import run_in_child
+from tests.support.xla_child import run_in_child
 
 MOST = 3.5  # units of eps * (sum of magnitudes); chains of 256 have 10 in thousands of results
 Reductions = tuple[tuple[Shape, Shape], ...]

@@ -19,8 +19,8 @@ from hlo import driver
 from hlo.backend.ir.kernel import Sums
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.ir import dtype as dt
-from hlo.tools.jax_engine import run_in_child
 from tests.support.contraction_harness import target_of
+from tests.support.xla_child import run_in_child
 
 TYPES = {
     "f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128,

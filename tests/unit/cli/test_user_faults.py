@@ -31,6 +31,11 @@ NO_WORDS = ("", "nonsense", "\0", "a\0b", "n" * 300, "/", "..", "=", "@", "{", "
             "a=" * 2000)  # fmt: skip
 
 
+# Commands that run a program many times for each value: an option there has each third of them, in
+# turns with the others, which all go to the commands beside.
+SEARCHING = ("bisect", "reduce")
+
+
 def command_rows() -> Iterator[tuple[str, str, click.Command]]:
     """Group, name and command of every subcommand."""
     for group, rows in GROUPS.items():
@@ -97,6 +102,8 @@ def test_values_of_options(row: tuple[str, str, click.Option], program: str) -> 
     group, name, option = row
     flag = option.opts[-1]
     values = (*NO_NUMBERS, *ODD_NUMBERS) if is_numeric(option) else (*NO_WORDS, "-1", "9" * 25)
+    if name in SEARCHING:
+        values = values[OPTIONS.index(row) % 3 :: 3]
     for value in values:
         outcome = call(group, name, *operands(name, program), f"{flag}={value}")
         told = (group, name, flag, value[:50])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+
 import numpy as np
 import pytest
 
@@ -90,9 +93,14 @@ def conditionals(module: Module) -> list[Instruction]:
 
 def holds(text: str, arrays: list[np.ndarray]) -> bool:
     """Whether the guards of the last results hold of arguments."""
+    return bool(np.asarray(guards_of(text)(*arrays)))
+
+
+@lru_cache(maxsize=16)
+def guards_of(text: str) -> Callable[..., object]:
     module = skipping(text)
     module.entry.root = conditionals(module)[-1].operands[0]
-    return bool(np.asarray(driver.compile(driver.parse(driver.to_text(module)))(*arrays)))
+    return driver.compile(driver.parse(driver.to_text(module)))
 
 
 def seen(module: Module) -> list[tuple[int, int]]:
@@ -102,11 +110,17 @@ def seen(module: Module) -> list[tuple[int, int]]:
     return [(start, end) for *_, start, end in said.spans]
 
 
-def whole_and_skipped(text: str, arrays: list[np.ndarray]) -> tuple[list[np.ndarray], ...]:
+@lru_cache(maxsize=16)
+def programs_of(text: str) -> list[Callable[..., object]]:
+    """Of all scores, and what skips some for several numbers of threads."""
     module = driver.parse(text)
     whole = driver.compile(driver.optimize(module, "simplify,fusion"), passes="")
+    return [whole, *(driver.compile(module, threads=n) for n in (1, 2, 3, 7))]
+
+
+def whole_and_skipped(text: str, arrays: list[np.ndarray]) -> tuple[list[np.ndarray], ...]:
     found: list[list[np.ndarray]] = []
-    for program in (whole, *(driver.compile(module, threads=n) for n in (1, 2, 3, 7))):
+    for program in programs_of(text):
         results = program(*arrays)
         parts = results if isinstance(results, tuple) else (results,)
         found.append([np.asarray(part) for part in parts])

@@ -7,6 +7,7 @@ import hlo
 from hlo.ir.graph import clone_module
 from hlo.passes import winograd as tested
 from hlo.passes.winograd import TRANSFORMS, Transform, winograd
+from tests.support.covering import covering
 
 EPSILON = 2.0**-24
 CASES = {  # base, features, kernel's order, window beside its size, result's rows and columns
@@ -33,8 +34,7 @@ def written(name: str, dtype: str = "f32") -> str:
     )
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda t: f"tile {t.tile}")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("transform", "name"), covering(TRANSFORMS, CASES, strength=1))
 def test_sums_within_the_bound(
     name: str, transform: Transform, monkeypatch: pytest.MonkeyPatch
 ) -> None:

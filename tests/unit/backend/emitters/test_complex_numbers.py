@@ -11,6 +11,7 @@ from hlo.backend.emitters.table import EMITTERS, ByKind
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ops.table import OPS
+from tests.support.covering import covering
 from tests.support.emitted_op import run_emitted
 from tests.support.hlo_values import mixed_values
 
@@ -21,8 +22,7 @@ LOOSE = {"power": 4000, "logistic": 100, "atan2": 400, "tan": 30, "tanh": 30}
 INF, NAN = np.inf, np.nan
 
 
-@pytest.mark.parametrize("dtype", [dt.C64, dt.C128], ids=str)
-@pytest.mark.parametrize("opcode", FUNCTIONS)
+@pytest.mark.parametrize(("dtype", "opcode"), covering([dt.C64, dt.C128], FUNCTIONS, strength=1))
 def test_functions(opcode: str, dtype: DType) -> None:
     rng = np.random.default_rng(zlib.crc32(opcode.encode()))
     values = [mixed_values(dtype, 1024, rng) for _ in range(OPS[opcode].arity)]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from tests.support.covering import covering
 from tests.support.growing_modules import FAMILIES, computation
 from tests.support.growing_modules import module as module_text
 
@@ -21,17 +22,21 @@ def program(dtype: str, widths: list[int], outer: int, inner: int, repeats: int)
     return "\n".join(["HloModule m", "ENTRY e {", *lines, f"{root}, dimensions={{1}}", "}", ""])
 
 
-@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
-    ("dtype", "outer", "inner"),
-    [
-        ("f32", 1, 1),
-        ("f32", 3, 2),
-        ("pred", 2, 3),
-        ("bf16", 5, 1),
-        ("c128", 2, 1),
-        ("f32", 64, 400),
-    ],
+    ("threads", "dtype", "outer", "inner"),
+    covering(
+        [1, 2],
+        [
+            ("f32", 1, 1),
+            ("f32", 3, 2),
+            ("pred", 2, 3),
+            ("bf16", 5, 1),
+            ("c128", 2, 1),
+            ("f32", 64, 400),
+        ],
+        strength=1,
+        several=(1,),
+    ),
 )
 def test_many_operands(dtype: str, outer: int, inner: int, threads: int) -> None:
     module = driver.parse(program(dtype, [2, 3, 0, 1], outer, inner, 70))

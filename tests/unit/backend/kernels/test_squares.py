@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from tests.support.covering import covering
 
 DTYPES = {
     "f32": np.float32,
@@ -36,17 +37,21 @@ def numbers(dims: tuple[int, ...], name: str, *, offset: int = 0) -> np.ndarray:
     return whole[offset:].reshape(dims)
 
 
-@pytest.mark.parametrize("name", DTYPES)
 @pytest.mark.parametrize(
-    ("dims", "permutation"),
-    [
-        ((1040, 2112), (1, 0)),  # whole lines, the last block is cut short
-        ((1001, 2100), (1, 0)),  # rows that are no whole lines
-        ((128, 33, 520), (2, 1, 0)),
-        ((16, 131072), (1, 0)),
-        ((131072, 16), (1, 0)),
-        ((4, 130, 64, 72), (3, 0, 2, 1)),
-    ],
+    ("name", "dims", "permutation"),
+    covering(
+        DTYPES,
+        [
+            ((1040, 2112), (1, 0)),  # whole lines, the last block is cut short
+            ((1001, 2100), (1, 0)),  # rows that are no whole lines
+            ((128, 33, 520), (2, 1, 0)),
+            ((16, 131072), (1, 0)),
+            ((131072, 16), (1, 0)),
+            ((4, 130, 64, 72), (3, 0, 2, 1)),
+        ],
+        strength=1,
+        several=(1,),
+    ),
 )
 def test_large_transposes_move_every_element(
     name: str, dims: tuple[int, ...], permutation: tuple[int, ...]

@@ -138,8 +138,7 @@ ENTRY e {{
         assert np.array_equal(where, x.astype(np.float64).argmax(0))
 
 
-@pytest.mark.parametrize("m", [2, 7, 13, 32])
-@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize(("m", "type"), covering([2, 7, 13, 32], TYPES, strength=1))
 def test_rows_of_few_columns_are_taken_side_by_side(type: str, m: int) -> None:
     x = (np.random.default_rng(0).standard_normal((1 << 16, m)) * 3).astype(TYPES[type])
     module = driver.parse(reduced(type, x.shape, (0,)))

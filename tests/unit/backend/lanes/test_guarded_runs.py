@@ -9,6 +9,7 @@ import pytest
 import hlo
 from hlo.backend.compilation import Compilation
 from hlo.machine import named
+from tests.support.covering import covering
 from tests.support.machines_here import that_run_here
 
 MACHINES = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a")
@@ -37,8 +38,9 @@ def program(dtype: str, n: int, m: int) -> str:
     return PROGRAM.format(t=dtype, z=TYPES[dtype][1], n=n, m=m, rows=n + 3, columns=m + 4)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("machine", that_run_here(*MACHINES))
+@pytest.mark.parametrize(
+    ("dtype", "machine"), covering(TYPES, that_run_here(*MACHINES), strength=1)
+)
 def test_values(machine: str, dtype: str) -> None:
     for n, m in SIZES:
         module = hlo.parse(program(dtype, n, m))

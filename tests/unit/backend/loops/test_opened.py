@@ -25,6 +25,7 @@ from hlo.backend.planning.result_order import in_memory_order
 from hlo.backend.planning.schedule import schedule
 from hlo.machine import NAMED
 from tests.support import program_texts
+from tests.support.covering import covering
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted([*(ROOT / "digest").glob("*.hlo"), *(ROOT / "golden" / "loops").glob("*.hlo")])
@@ -85,8 +86,7 @@ def programs(file: Path) -> Sequence[tuple[str, str]]:
     return [(f"{file.relative_to(ROOT)}:{number}", text) for number, text in enumerate(parts)]
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("file", FILES, ids=lambda p: p.name)
+@pytest.mark.parametrize(("machine", "file"), covering(MACHINES, FILES, strength=1))
 def test_loops_are_opened_as_the_schedule_says(file: Path, machine: str) -> None:
     for name, text in programs(file):
         check(schedules(text, name, machine))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import hlo
+from tests.support.covering import covering
 
 TEXT = """HloModule m
 ENTRY e {{
@@ -22,8 +23,7 @@ def power(kind: str, x: np.ndarray, exponent: float) -> np.ndarray:
     return np.asarray(hlo.compile(hlo.parse(text), cache=False)(x))
 
 
-@pytest.mark.parametrize("exponent", EXPONENTS)
-@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize(("exponent", "kind"), covering(EXPONENTS, ["f32", "f64"], strength=1))
 def test_power_by_a_multiple_of_a_half(kind: str, exponent: float) -> None:
     form, wide = (np.float32, np.float64) if kind == "f32" else (np.float64, np.longdouble)
     rng = np.random.default_rng(5)

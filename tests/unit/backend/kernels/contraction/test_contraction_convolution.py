@@ -14,6 +14,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from tests.support.contraction_harness import Compiled, levels, target_of
+from tests.support.covering import covering
 from tests.unit.backend.kernels.contraction.test_contraction_dot import check, convert, values
 
 
@@ -187,8 +188,7 @@ COMMON = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", COMMON)
-@pytest.mark.parametrize("type", [dt.F32, dt.BF16], ids=lambda t: t.name)
+@pytest.mark.parametrize(("name", "type"), covering(COMMON, [dt.F32, dt.BF16], strength=1))
 def test_common_convolution(name: str, type: dt.DType) -> None:
     text, sizes, spatial, dims, groups = COMMON[name]
     run(convolution(text, sizes, spatial, dims, (type,) * 3, groups))

@@ -15,6 +15,7 @@ from hlo.ir.module import Module
 from hlo.machine import named
 from tests.support.command import call
 from tests.support.contraction_harness import target_of
+from tests.support.covering import covering
 
 LAYERS = {
     "features": (
@@ -102,8 +103,7 @@ def test_one_kernel_and_no_copy(name: str, tmp_path: Path) -> None:
     assert not any(word in shown for word in ("repair", "look", "padded"))
 
 
-@pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("kind", ["alone", "finished"])
+@pytest.mark.parametrize(("name", "kind"), covering(LAYERS, ["alone", "finished"], strength=1))
 def test_numbers_that_are_not_finite(name: str, kind: str) -> None:
     module = hlo.parse(text(name, finished=kind == "finished"))
     values = arguments(module)
@@ -124,8 +124,7 @@ def test_numbers_that_are_not_finite(name: str, kind: str) -> None:
     np.testing.assert_allclose(found[0][finite], expected[finite], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("machine", ["x86-64", "x86-64-v3"])
+@pytest.mark.parametrize(("name", "machine"), covering(LAYERS, ["x86-64", "x86-64-v3"], strength=1))
 def test_on_lesser_machines(name: str, machine: str) -> None:
     module = hlo.parse(text(name, finished=True))
     values = arguments(module)

@@ -14,6 +14,7 @@ from hlo.backend.kernels.contraction.vectors.word_plan import dots_of_words, wor
 from hlo.backend.linking.toolchain import host_machine
 from hlo.machine import NAMED
 from tests.support.contraction_harness import Compiled, target_of
+from tests.support.covering import covering
 from tests.support.machines_here import runs_here
 from tests.unit.backend.kernels.contraction.test_words import extremes, text
 
@@ -36,8 +37,7 @@ def found(program: str, level: str = "host") -> tuple[bool, bool]:
     return words_streamed(c, ring) is not None, dots_of_words(c, ring) is not None
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("types", KINDS, ids="-".join)
+@pytest.mark.parametrize(("level", "types"), covering(LEVELS, KINDS, strength=1))
 def test_integers_wrap(types: tuple[str, str, str], level: str) -> None:
     for number, dims in enumerate(SIZES):
         for rhs in range(2):
