@@ -10,6 +10,7 @@ chosen by three of them does not belong here. The others are marked `slow`, not 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 import pytest
@@ -17,7 +18,6 @@ from _pytest.mark.structures import ParameterSet
 
 SLOW = pytest.mark.slow
 MOST_NAMED = 40
-Met = frozenset[tuple[tuple[int, int], ...]]  # places of values: (axis, number)
 
 
 def covering(
@@ -32,7 +32,7 @@ def covering(
     """
     values = [list(axis) for axis in axes]
     places = list(itertools.product(*(range(len(axis)) for axis in values)))
-    chosen = chosen_of([_met(at, strength) for at in places])
+    chosen = chosen_of(places, strength)
     made = []
     for n, at in enumerate(places):
         case = [axis[k] for axis, k in zip(values, at, strict=True)]
@@ -51,21 +51,25 @@ def sample(cases: Sequence[object], every: int) -> list[ParameterSet]:
     ]
 
 
-def chosen_of(met: Sequence[Met]) -> set[int]:
+def chosen_of(places: Sequence[tuple[int, ...]], strength: int) -> set[int]:
     """Numbers of cases that meet all that any case meets: each time one that meets most of what is
-    left, of equals the first.
+    left, of equals the one whose values others have least, so that all axes move on.
     """
+    together = min(strength, len(places[0])) if places else 0
+    met = [frozenset(itertools.combinations(enumerate(at), together)) for at in places]
     chosen: set[int] = set()
     left = set().union(*met)
+    used: Counter[tuple[int, int]] = Counter()
+
+    def worth(n: int) -> tuple[int, int, int]:
+        return len(met[n] & left), -sum(used[value] for value in enumerate(places[n])), -n
+
     while left:
-        best = max(range(len(met)), key=lambda n: (len(met[n] & left), -n))
+        best = max(range(len(met)), key=worth)
         chosen.add(best)
         left -= met[best]
+        used.update(enumerate(places[best]))
     return chosen
-
-
-def _met(at: tuple[int, ...], strength: int) -> Met:
-    return frozenset(itertools.combinations(enumerate(at), min(strength, len(at))))
 
 
 def _name(value: object, number: int) -> str:

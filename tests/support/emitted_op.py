@@ -25,6 +25,21 @@ def run_emitted(
     target: Target | None = None,
 ) -> np.ndarray:
     """The op applied to flat arrays of one length."""
+    how = {"lanes": lanes, "target": target}
+    return run_emitted_for(opcode, operands, types, [result], attributes, **how)[0]
+
+
+def run_emitted_for(
+    opcode: str,
+    operands: list[np.ndarray],
+    types: list[DType],
+    targets: list[DType],
+    attributes: dict[str, object] | None = None,
+    *,
+    lanes: int = 16,
+    target: Target | None = None,
+) -> list[np.ndarray]:
+    """The op's results of several types, in one loop: LLVM takes longer to start than for some."""
 
     def body(w: Writer, t: Target, loaded: list[Value]) -> list[Value]:
         values, taken = [], iter(loaded)
@@ -32,19 +47,27 @@ def run_emitted(
             raw = [next(taken) for _ in range(1 + dtype.is_complex)]
             values.append(joined([decoded(w, t, r, dtype) for r in raw]))
         attrs = OPS[opcode].record.of(attributes or {})
-        out = rounded(w, t, emit(opcode, w, t, values, types, result, attrs), result)
-        return [encoded(w, t, part, result) for part in parts(out)]
+        made = []
+        for result in targets:
+            out = rounded(w, t, emit(opcode, w, t, values, types, result, attrs), result)
+            made += [encoded(w, t, part, result) for part in parts(out)]
+        return made
 
     flat = [part for a, t in zip(operands, types, strict=True) for part in _split(a, t)]
     scalars = [storage_scalar(t) for t in types for _ in range(1 + t.is_complex)]
-    results = [storage_scalar(result)] * (1 + result.is_complex)
+    results = [storage_scalar(t) for t in targets for _ in range(1 + t.is_complex)]
     function = lanes_function(body, scalars, results, lanes=lanes, target=target or host_target())
-    got = function(*flat)
-    if result.is_complex:
-        both = np.empty(len(got[0]), result.numpy)
-        both.real, both.imag = got
-        return both
-    return got[0].view(result.numpy)
+    got = iter(function(*flat))
+    return [_joined([next(got) for _ in range(1 + t.is_complex)], t) for t in targets]
+
+
+def _joined(got: list[np.ndarray], dtype: DType) -> np.ndarray:
+    assert dtype.numpy is not None, "an array's type"
+    if not dtype.is_complex:
+        return got[0].view(dtype.numpy)
+    both = np.empty(len(got[0]), dtype.numpy)
+    both.real, both.imag = got
+    return both
 
 
 def _split(array: np.ndarray, dtype: DType) -> list[np.ndarray]:

@@ -12,7 +12,7 @@ from hlo.ir.dtype import DType
 from tests.support.emitted_op import run_emitted
 from tests.support.hlo_values import mixed_values, same_values
 from tests.support.lanes_jit import plain_target
-from tests.unit.backend.emitters.test_elementwise import check
+from tests.unit.backend.emitters.test_elementwise import check, check_results
 
 TYPES = dt.ARRAY_TYPES
 FLOATS = [t for t in TYPES if t.is_float]
@@ -20,14 +20,13 @@ FLOATS = [t for t in TYPES if t.is_float]
 
 @pytest.mark.parametrize("source", TYPES, ids=str)
 def test_convert(source: DType) -> None:
-    for target in TYPES:
-        check("convert", [source], target)
+    check_results("convert", [source], list(TYPES))
 
 
 @pytest.mark.parametrize("source", [dt.F64, dt.F32, dt.S64, dt.U64], ids=str)
 def test_convert_without_avx512(source: DType) -> None:
-    for target in (dt.F16, dt.BF16, dt.F32, dt.F8E5M2, dt.S8, dt.U32, dt.S64):
-        check("convert", [source], target, lanes=8, target=plain_target())
+    targets = [dt.F16, dt.BF16, dt.F32, dt.F8E5M2, dt.S8, dt.U32, dt.S64]
+    check_results("convert", [source], targets, lanes=8, target=plain_target())
 
 
 def test_one_rounding_from_wide_types() -> None:

@@ -13,7 +13,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.shape import Shape
 from hlo.ops.table import OPS, Trait, opcodes
-from tests.support.emitted_op import run_emitted
+from tests.support.emitted_op import run_emitted, run_emitted_for
 from tests.support.hlo_values import mixed_values, same_values
 from tests.support.lanes_jit import plain_target
 from tests.support.readings import taken
@@ -40,19 +40,32 @@ def check(
     attributes: dict[str, object] | None = None,
     **how: object,
 ) -> None:
+    check_results(opcode, types, [result], attributes, **how)
+
+
+def check_results(
+    opcode: str,
+    types: list[DType],
+    results: list[DType],
+    attributes: dict[str, object] | None = None,
+    **how: object,
+) -> None:
+    """The op's results of several types, made in one loop."""
     rng = np.random.default_rng(zlib.crc32(f"{opcode}{types}{attributes}".encode()))
     values = [mixed_values(t, COUNT, rng) for t in types]
     row = OPS[opcode]
-    keywords = taken(opcode, **attributes or {})
-    if row.takes_shape:
-        keywords["shape"] = Shape.array(result, (COUNT,))
-    with np.errstate(all="ignore"):
-        want = np.asarray(row.evaluate(*values, **keywords))
-    got = run_emitted(opcode, values, types, result, attributes, **how)
-    same = same_values(got, want)
-    first = int(np.argmin(same))
-    arguments = ", ".join(str(v[first]) for v in values)
-    assert same.all(), f"{opcode}({arguments}) of {types} = {got[first]}, not {want[first]}"
+    made = run_emitted_for(opcode, values, types, results, attributes, **how)
+    for result, got in zip(results, made, strict=True):
+        keywords = taken(opcode, **attributes or {})
+        if row.takes_shape:
+            keywords["shape"] = Shape.array(result, (COUNT,))
+        with np.errstate(all="ignore"):
+            want = np.asarray(row.evaluate(*values, **keywords))
+        same = same_values(got, want)
+        first = int(np.argmin(same))
+        arguments = ", ".join(str(v[first]) for v in values)
+        told = f"{opcode}({arguments}) of {types} = {got[first]}, not {want[first]}"
+        assert same.all(), f"{told}, as {result}"
 
 
 def integer_types(opcode: str) -> list[DType]:
