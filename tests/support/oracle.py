@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 VERSION = "0.10.2"
+ABORTED = "aborted"  # the answer for who died of the question
 FORMS = ("default", "short_parsable", "canonical", "fingerprint")
 
 
@@ -40,7 +41,7 @@ class Verdict:
 
 
 class Oracle:
-    """A server process, started when first asked and again after each abort."""
+    """A server process, started when first asked. It goes on after each abort (`_serve`)."""
 
     def __init__(self, devices: int = 1) -> None:
         self._devices = devices
@@ -93,11 +94,14 @@ class Oracle:
         process = self._running()
         try:
             _send(process.stdin, request)
-            return _receive(process.stdout)
+            answer = _receive(process.stdout)
         except (EOFError, BrokenPipeError):
-            self.aborts += 1
             self.close()
-            return None
+            answer = ABORTED
+        if answer != ABORTED:
+            return answer
+        self.aborts += 1
+        return None
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -186,8 +190,24 @@ def _of_module(module: Any, request: Any) -> Any:
 
 
 def _serve() -> None:
-    """Answers requests until its input ends."""
-    from jaxlib import _hlo  # only the server loads it
+    """Answers requests until its input ends, in a child: after an abort another one takes over,
+    without what importing jaxlib takes.
+    """
+    from jaxlib import _hlo  # noqa: F401  # only the server loads it, before it forks
+
+    while True:
+        child = os.fork()
+        if child == 0:
+            _answer_all()
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status == 0:
+            return
+        _send(sys.stdout.buffer, ABORTED)
+
+
+def _answer_all() -> None:
+    from jaxlib import _hlo
 
     def answer(request: Any) -> Any:
         if request[0] == "devices":
