@@ -2,7 +2,6 @@
 verifies all IR, which it does not do outside the tests, and makes the code of a text once.
 """
 
-import gc
 import os
 import tempfile
 from importlib.util import find_spec
@@ -27,12 +26,6 @@ def known() -> None:
     from tests.support import known_code  # imports the back end, which collecting alone need not
 
     known_code.install()
-
-
-def pytest_collection_finish() -> None:
-    """The tests themselves, some million objects, are no garbage: no collection looks at them."""
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
