@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from tests.support.by_threads import for_threads
 from tests.support.covering import covering
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "s32": np.int32}
@@ -95,5 +96,5 @@ def test_columns_are_rows_while_a_loop_runs(dtype: str, dims: tuple[int, ...], w
     assert [s.dims for s in loop.shape.elements if s.rank] == [turned, turned]
     expected = driver.evaluate(module, x, y)
     for threads in (1, 2):
-        found = driver.compile(module, threads=threads, cache=False)(x, y)
+        found = for_threads(module, threads=threads)(x, y)
         np.testing.assert_array_equal(found, expected)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import hlo
+from tests.support.by_threads import for_threads
 from tests.support.graph_draws import Graph
 
 
@@ -20,7 +21,7 @@ def disagreements(seed: int) -> list[str]:
     expected = hlo.evaluate(module, *graph.arguments)
     found = []
     for threads in (1, 2, 3):
-        actual = hlo.compile(module, cache=False, threads=threads)(*graph.arguments)
+        actual = for_threads(module, threads=threads)(*graph.arguments)
         found += [
             f"{threads} threads, result {k}: {describe(a, e)}\n{module}"
             for k, (a, e) in enumerate(zip(actual, expected, strict=True))

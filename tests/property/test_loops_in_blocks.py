@@ -12,6 +12,7 @@ from hlo.analysis.blocked import is_blocked
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.passes import while_loop_blocking
+from tests.support.by_threads import for_threads
 from tests.support.covering import covering
 
 REPEATED = 20  # Runs of several threads at once, one of which may meet another.
@@ -154,7 +155,7 @@ def test_blocks_compute_what_the_loop_does(step: str, dtype: str, rows: int) -> 
     given = arguments(rows, dtype)
     expected = driver.evaluate(module, *given)
     for threads in (1, 2, 3):
-        run = driver.compile(module, threads=threads)
+        run = for_threads(module, threads=threads)
         found = run(*given)
         for one, other in zip(found, expected, strict=True):
             tolerance = 1e-4 if dtype == "f32" else 1e-12

@@ -8,6 +8,7 @@ import pytest
 from hlo import driver
 from hlo.analysis.matrix_pairs import pair_of
 from hlo.machine import NAMED, Machine
+from tests.support.by_threads import for_threads
 from tests.support.covering import covering
 from tests.support.machines_here import that_run_here
 
@@ -56,8 +57,7 @@ def test_both_products_are_right(
         is_joined = any(pair_of(i) is not None for i in optimised.entry.instructions)
         assert is_joined == (rows * columns * a.itemsize >= 1 << 22)
         runs = [
-            driver.compile(module, threads=threads, cache=False, machine=machine)(a, x, z)
-            for threads in (1, 2, 3)
+            for_threads(module, threads=threads, machine=machine)(a, x, z) for threads in (1, 2, 3)
         ]
         d, y = runs[0]
         for other in runs[1:]:

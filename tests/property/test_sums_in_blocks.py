@@ -12,6 +12,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes import while_loop_blocking
 from tests.property.test_loops_in_blocks import counted, in_blocks
+from tests.support.by_threads import for_threads
 from tests.support.covering import covering
 
 # What a trip adds to the element `sum` of a state that has h[rows,12], and x[rows,7] of the trip.
@@ -138,7 +139,7 @@ def assert_same(module: Module, given: list[np.ndarray], tolerance: float) -> No
     expected = driver.evaluate(module, *given)
     bits = set()
     for threads in (1, 2, 3, 7):
-        run = driver.compile(module, threads=threads)
+        run = for_threads(module, threads=threads)
         for _ in range(5):
             found = [np.asarray(one) for one in run(*given)]
             bits.add(tuple(one.tobytes() for one in found))

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 import hlo
 from tests.support.long_programs import PROGRAMS, inputs
 
-BEFORE_S = 0.2  # of a run that is stopped then
+BEFORE_S = 0.1  # of a run that is stopped then
 
 
 def main(name: str) -> None:

@@ -14,6 +14,7 @@ from hlo.analysis.loop_order import LoopOrder, loop_order
 from hlo.backend.compilation import Compilation
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir.module import Module
+from tests.support.by_threads import for_threads
 from tests.support.command import call
 
 # A softmax over a dimension in the middle.
@@ -164,6 +165,6 @@ def test_any_order_computes_the_same(kept: tuple[int, ...]) -> None:
         said = f'{{"hlo":{{"loop_order":{list(order)}}}}}'
         module = hlo.parse(text.replace("SAID", said))
         for threads in (1, 3):
-            made = Compilation(module, passes="", threads=threads, cache=False).executable
+            made = for_threads(module, "", threads=threads)
             for a, b in zip(made.run_guarded(*values), wanted, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

@@ -26,6 +26,7 @@ from tests.support.attention_programs import (
     heads_in_rows,
     softmax,
 )
+from tests.support.by_threads import for_threads
 from tests.support.growing_modules import computation
 from tests.support.growing_modules import module as program
 
@@ -322,7 +323,7 @@ def test_blocks_compute_what_the_whole_does(text: str) -> None:
     expected = results(driver.compile(whole, passes=""), arrays)
     first = None
     for threads in (1, 2, 3, 7):
-        program = driver.compile(module, threads=threads)
+        program = for_threads(module, threads=threads)
         assert isinstance(program, Executable)
         runs = [results(program, arrays)]
         if threads == 3:

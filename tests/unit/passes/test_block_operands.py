@@ -10,6 +10,7 @@ from hlo.analysis.blocked import is_blocked
 from hlo.ir.module import Module
 from hlo.passes.large_values import block_fusion
 from tests.support.attention_programs import REDUCERS
+from tests.support.by_threads import for_threads
 
 DOT = "lhs_contracting_dims={2}, rhs_batch_dims={1}, rhs_contracting_dims={2}"
 
@@ -69,7 +70,7 @@ def test_moves_stand_before_blocks(text: str, *, unusual: bool) -> None:
     assert max(i.shape.size for i in module.entry.instructions[4:]) <= 4 * 512 * 512
     first = None
     for threads in (1, 2, 3, 7):
-        found = driver.compile(module, passes="", threads=threads)(*arrays)
+        found = for_threads(module, "", threads=threads)(*arrays)
         first = found if first is None else first
         assert found.tobytes() == first.tobytes()
     np.testing.assert_allclose(first, expected, rtol=1e-4, atol=1e-4)

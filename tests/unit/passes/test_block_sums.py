@@ -18,6 +18,7 @@ from hlo.backend.planning.implementations import implement
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from tests.support.attention_programs import attention, gradients
+from tests.support.by_threads import for_threads
 
 
 def blocked(module: Module) -> list[Instruction]:
@@ -173,7 +174,7 @@ def test_sums_over_blocks_are_what_the_whole_gives(
     expected = [np.asarray(part) for part in whole(*arrays)]
     first = None
     for threads in (1, 2, 3, 7):
-        found = [np.asarray(part) for part in driver.compile(module, threads=threads)(*arrays)]
+        found = [np.asarray(part) for part in for_threads(module, threads=threads)(*arrays)]
         first = first or [part.tobytes() for part in found]
         assert [part.tobytes() for part in found] == first
     for a, b in zip(found, expected, strict=True):

@@ -9,6 +9,7 @@ from hlo import driver
 from hlo.ir.module import Module
 from hlo.passes.large_values import concatenate_parting
 from tests.support.attention_programs import REDUCERS
+from tests.support.by_threads import for_threads
 
 HEADS, LENGTH = 3, 700
 
@@ -73,7 +74,7 @@ def test_scores_and_a_sink_are_two_arrays(columns: int, *, unusual: bool) -> Non
     expected = np.asarray(driver.compile(driver.parse(text), passes="")(*arrays)[0])
     first = None
     for threads in (1, 2, 3, 7):
-        found = np.asarray(driver.compile(module, threads=threads)(*arrays)[0])
+        found = np.asarray(for_threads(module, threads=threads)(*arrays)[0])
         first = found if first is None else first
         assert found.tobytes() == first.tobytes()
     np.testing.assert_allclose(first, expected, rtol=1e-4, atol=1e-5)

@@ -17,6 +17,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.large_values import score_order
 from tests.support.attention_programs import REDUCERS, gradients, softmax
+from tests.support.by_threads import for_threads
 
 DISTANCES = """n = s32[N] iota(), iota_dimension=0
   row = s32[N,N] broadcast(n), dimensions={0}
@@ -239,7 +240,7 @@ def test_numbers_and_bits(text: str) -> None:
         for p in module.entry.parameters
     ]
     wanted = hlo.evaluate(module, *given)
-    made = [driver.compile(module, threads=n)(*given) for n in (1, 2, 3)]
+    made = [for_threads(module, threads=n)(*given) for n in (1, 2, 3)]
     as_tuple = [r if isinstance(r, tuple) else (r,) for r in (wanted, *made)]
     for want, *got in zip(*as_tuple, strict=True):
         scale = np.abs(want).max()

@@ -17,6 +17,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.large_values import mask_skipping
 from tests.support.attention_programs import causal, gradients
+from tests.support.by_threads import for_threads
 
 LENGTH = 1100
 INF = np.float32(np.inf)
@@ -115,7 +116,7 @@ def programs_of(text: str) -> list[Callable[..., object]]:
     """Of all scores, and what skips some for several numbers of threads."""
     module = driver.parse(text)
     whole = driver.compile(driver.optimize(module, "simplify,fusion"), passes="")
-    return [whole, *(driver.compile(module, threads=n) for n in (1, 2, 3, 7))]
+    return [whole, *(for_threads(module, threads=n) for n in (1, 2, 3, 7))]
 
 
 def whole_and_skipped(text: str, arrays: list[np.ndarray]) -> tuple[list[np.ndarray], ...]:

@@ -8,6 +8,7 @@ import pytest
 from hlo import driver
 from hlo.parser.parse import parse
 from hlo.passes.reduction_splitting import split_reductions
+from tests.support.by_threads import for_threads
 from tests.support.covering import covering
 
 
@@ -51,7 +52,7 @@ def test_cut_reductions_give_the_same_bits_for_all_numbers_of_threads(
     x = np.random.default_rng(3).integers(-8, 9, shape).astype(np.float32)  # sums are exact
     expected = driver.evaluate(module, x)
     for threads in (1, 2, 3, 7):
-        found = driver.compile(module, threads=threads, cache=False)(x)
+        found = for_threads(module, threads=threads)(x)
         assert np.array_equal(found, expected)  # type: ignore[arg-type]  # arrays
 
 
@@ -125,7 +126,7 @@ def test_uneven_parts_give_the_same_bits(
     x = np.random.default_rng(3).integers(-8, 9, dims).astype(dtypes[dtype])  # sums are exact
     expected = driver.evaluate(module, x)
     for threads in (1, 2, 3, 7):
-        found = driver.compile(module, threads=threads, cache=False)(x)
+        found = for_threads(module, threads=threads)(x)
         assert np.array_equal(found, expected)  # type: ignore[arg-type]  # arrays
 
 

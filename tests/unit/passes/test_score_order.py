@@ -13,6 +13,7 @@ from hlo.analysis.score_region import Met, Roles, region_around
 from hlo.ir.module import Module
 from hlo.passes.large_values import score_order
 from tests.support.attention_programs import REDUCERS, softmax
+from tests.support.by_threads import for_threads
 
 HEADS, GROUP = 2, 3
 
@@ -128,7 +129,7 @@ def test_results(length: int, batch: int, *, masked: bool, trained: bool) -> Non
     ]
     module = driver.parse(text)
     whole = driver.compile(driver.optimize(module, "simplify,fusion"), passes="")
-    runs = [whole, *(driver.compile(module, threads=n) for n in (1, 2, 3, 7))]
+    runs = [whole, *(for_threads(module, threads=n) for n in (1, 2, 3, 7))]
     found = [run(*arrays) for run in runs]
     listed = [[np.asarray(x) for x in (r if isinstance(r, tuple) else (r,))] for r in found]
     for other in listed[2:]:

@@ -10,6 +10,7 @@ from hlo import driver
 from hlo.analysis.score_region import Reach, Roles, region_around
 from hlo.ir.module import Module
 from hlo.passes import score_rows
+from tests.support.by_threads import for_threads
 
 
 def talking(element: str = "f32") -> str:
@@ -101,7 +102,7 @@ def test_all_that_hangs_on_scores(element: str, bound: float) -> None:
 def test_bits_do_not_depend_on_threads() -> None:
     module = looped(talking())
     given = inputs(module)
-    found = [hlo.compile(module, threads=n)(*given) for n in (1, 2, 3, 7)]
+    found = [for_threads(module, threads=n)(*given) for n in (1, 2, 3, 7)]
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             assert np.asarray(a).tobytes() == np.asarray(b).tobytes()

@@ -9,6 +9,7 @@ import hlo
 from hlo.analysis.lane_loops import lane_loop
 from hlo.errors import HloError
 from hlo.ir.module import Module
+from tests.support.by_threads import for_threads
 
 OR = "or { a = pred[] parameter(0); b = pred[] parameter(1); ROOT r = pred[] or(a, b) }"
 
@@ -91,7 +92,7 @@ def test_every_size_has_the_bits_of_the_reference(dims: str, result: str) -> Non
     given = arguments(module)
     expected = np.asarray(hlo.evaluate(module, *given))
     for threads in (1, 2, 3):
-        found = np.asarray(hlo.compile(module, threads=threads)(*given))
+        found = np.asarray(for_threads(module, threads=threads)(*given))
         assert found.tobytes() == expected.tobytes()
 
 
@@ -121,7 +122,7 @@ def test_complex_numbers_stay_in_lanes() -> None:
 def test_a_loop_without_an_end_is_stopped(threads: int) -> None:
     """One element goes on for ever, one of the last lanes, which are no full vector."""
     module = hlo.parse(growing("4099", "f32", most=2**31 - 1))
-    run = hlo.compile(module, threads=threads)
+    run = for_threads(module, threads=threads)
     x = np.ones(4099, np.float32)
     k = np.ones(4099, np.float32)
     assert np.array_equal(run(x, k), x)

@@ -5,6 +5,7 @@ import pytest
 
 from hlo import driver
 from hlo.backend.compilation import Compilation
+from tests.support.by_threads import for_threads
 from tests.support.covering import covering
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "s32": np.int32, "s8": np.int8, "f16": np.float16}
@@ -56,7 +57,7 @@ def test_the_place_of_the_greatest(name: str, k: int) -> None:
     x = values(name, 333, k)
     module = driver.parse(filled(ARGMAX, name, 333, k))
     for threads in (1, 2):
-        got = driver.compile(module, threads=threads, cache=False)(x)
+        got = for_threads(module, threads=threads)(x)
         assert np.array_equal(got, x.argmax(1))
 
 

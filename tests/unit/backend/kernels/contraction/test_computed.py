@@ -10,6 +10,7 @@ from hlo.driver import emit_stage
 from hlo.ir.module import Module
 from hlo.machine import NAMED
 from hlo.runtime.executable import Executable
+from tests.support.by_threads import for_threads
 from tests.support.covering import covering
 
 TEXT = """
@@ -71,7 +72,7 @@ def test_each_number_is_right_for_any_threads(
     given = values(module)
     wanted = np.asarray(hlo.evaluate(module, *given))
     for threads in (1, 2, 3, 7):
-        executable = hlo.compile(module, "", threads=threads, cache=False)
+        executable = for_threads(module, "", threads=threads)
         assert np.array_equal(np.asarray(executable(*given)), wanted)
     executable = hlo.compile(module, "", cache=False)
     assert isinstance(executable, Executable)
@@ -188,7 +189,7 @@ def test_words_are_those_of_the_stored_factor(m: int, k: int, n: int) -> None:
     given = values(module)
     wanted = np.asarray(hlo.evaluate(module, *given))
     for threads in (1, 2, 3, 7):
-        executable = hlo.compile(module, "", threads=threads, cache=False)
+        executable = for_threads(module, "", threads=threads)
         assert np.array_equal(np.asarray(executable(*given)), wanted)
     guarded = hlo.compile(module, "", cache=False)
     assert isinstance(guarded, Executable)

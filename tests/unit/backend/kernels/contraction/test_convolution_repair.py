@@ -13,6 +13,7 @@ from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.contraction.convolutions.form import Form
 from hlo.backend.kernels.contraction.convolutions.repair import repair_kernel
 from hlo.backend.kernels.contraction.convolutions.resum import resum_function
+from tests.support.by_threads import for_threads
 from tests.support.command import call
 from tests.support.contraction_harness import Compiled, target_of
 
@@ -54,7 +55,7 @@ def test_padding_meets_no_infinity(name: str) -> None:
     flat[:: 1 + flat.size // 3] = [np.inf, -np.inf, np.nan][: len(flat[:: 1 + flat.size // 3])]
     expected = np.asarray(hlo.evaluate(module, x, k)).astype(np.float64)
     for threads in (1, 3):
-        found = hlo.compile(module, cache=False, threads=threads)(x, k)
+        found = for_threads(module, threads=threads)(x, k)
         actual = np.asarray(found).astype(np.float64)
         assert np.isinf(expected).any()
         assert not np.isnan(expected).all()

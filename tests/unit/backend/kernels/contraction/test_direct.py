@@ -13,6 +13,7 @@ from hlo.backend.kernels.contraction.direct import columns
 from hlo.backend.linking.toolchain import host_machine
 from hlo.ir.module import Module
 from hlo.machine import named
+from tests.support.by_threads import for_threads
 from tests.support.command import call
 from tests.support.contraction_harness import target_of
 from tests.support.covering import covering
@@ -112,10 +113,7 @@ def test_numbers_that_are_not_finite(name: str, kind: str) -> None:
         flat[[1, flat.size // 2, flat.size - 2]] = [np.inf, np.nan, -np.inf]
     expected = np.asarray(hlo.evaluate(module, *values))
     assert np.isfinite(expected).any()
-    found = [
-        np.asarray(hlo.compile(module, cache=False, threads=threads)(*values))
-        for threads in (1, 2, 3, 7)
-    ]
+    found = [np.asarray(for_threads(module, threads=threads)(*values)) for threads in (1, 2, 3, 7)]
     for one in found[1:]:
         assert one.tobytes() == found[0].tobytes()
     np.testing.assert_array_equal(np.isfinite(found[0]), np.isfinite(expected))

@@ -7,6 +7,7 @@ import pytest
 
 from hlo import driver
 from hlo.tools.inputs import made_up_inputs
+from tests.support.by_threads import for_threads
 from tests.support.covering import covering
 
 BODY = """HloModule finished
@@ -68,7 +69,7 @@ def assert_alike(text: str, tolerance: float) -> None:
     arguments = made_up_inputs(module, "normal", 0)
     expected = np.asarray(driver.evaluate(module, *arguments)).astype(np.float64)
     for threads in (1, 2):
-        got = driver.compile(module, cache=False, threads=threads)(*arguments)
+        got = for_threads(module, threads=threads)(*arguments)
         got = np.asarray(got).astype(np.float64)
         np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
 

@@ -10,6 +10,7 @@ from hlo.backend.kernels.contraction.problem.ring import ring_of
 from hlo.backend.kernels.contraction.products.plan import Reading
 from hlo.backend.kernels.contraction.products.planning import planned
 from hlo.machine import NAMED
+from tests.support.by_threads import for_threads
 
 
 def program(dtype: str, m: int, k: int, n: int) -> str:
@@ -43,5 +44,5 @@ def test_results_are_those_of_the_reference(sizes: tuple[int, int, int]) -> None
     x, y = (rng.integers(-3, 4, p.shape.dims).astype("f2") for p in module.entry.parameters)
     wanted = np.asarray(hlo.evaluate(module, x, y))
     for threads in (1, 2, 3, 7):
-        found = hlo.compile(module, cache=False, passes="", threads=threads)
+        found = for_threads(module, "", threads=threads)
         np.testing.assert_array_equal(np.asarray(found.run_guarded(x, y)), wanted)

@@ -10,6 +10,7 @@ from hlo.backend.kernels.contraction.problem.ring import ring_of
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.planning import planned
 from hlo.machine import NAMED
+from tests.support.by_threads import for_threads
 from tests.support.covering import covering
 
 LAYOUTS = {"nn": (1, 0), "nt": (1, 1), "tn": (0, 0), "tt": (0, 1)}
@@ -56,6 +57,6 @@ def test_results_are_those_of_the_reference(layout: str, sizes: tuple[int, int, 
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(p.shape.dims).astype("f4") for p in module.entry.parameters)
     wanted = np.asarray(hlo.evaluate(module, x, y))
-    found = [hlo.compile(module, cache=False, passes="", threads=n)(x, y) for n in (1, 2, 3, 7)]
+    found = [for_threads(module, "", threads=n)(x, y) for n in (1, 2, 3, 7)]
     np.testing.assert_allclose(found[0], wanted, rtol=0, atol=1e-4)
     assert all(np.array_equal(found[0], other) for other in found)

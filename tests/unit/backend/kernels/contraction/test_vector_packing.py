@@ -9,6 +9,7 @@ import pytest
 
 import hlo
 from hlo.machine import NAMED, Machine
+from tests.support.by_threads import for_threads
 from tests.support.command import call
 from tests.support.covering import covering
 from tests.support.machines_here import that_run_here
@@ -117,6 +118,6 @@ def test_results_are_those_of_the_reference(name: str, dtype: str, machine: Mach
     )
     wanted = np.asarray(hlo.evaluate(module, x, w))
     for threads in (1, 3):
-        made = hlo.compile(module, cache=False, threads=threads, machine=machine)
+        made = for_threads(module, threads=threads, machine=machine)
         found = made.run_guarded(x, w)
         np.testing.assert_array_equal(np.asarray(found), wanted)

@@ -19,6 +19,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.machine import NAMED
+from tests.support.by_threads import for_threads
 from tests.support.covering import covering
 from tests.support.kernel_runner import TARGET, run
 
@@ -150,7 +151,7 @@ def test_transforms_do_not_depend_on_threads(threads: int) -> None:
     x = operand("RFFT", (300, 60), np.float32)
     module = module_of("RFFT", x, (300, 60))
     alone = hlo.compile(module, cache=False, threads=1)(x)
-    assert np.array_equal(alone, hlo.compile(module, cache=False, threads=threads)(x))
+    assert np.array_equal(alone, for_threads(module, threads=threads)(x))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_bits_do_not_depend_on_the_lanes(kind: str, count: int) -> None:
     rows = np.concatenate([x] * 40)[:40]
     many = hlo.compile(module_of(kind, rows, (2048,)), threads=1)(rows)
     for threads in (1, 2, 3):
-        made = hlo.compile(module, threads=threads)(x)
+        made = for_threads(module, threads=threads)(x)
         assert np.asarray(made).tobytes() == np.asarray(many)[:count].tobytes()
 
 
@@ -238,5 +239,5 @@ def test_twists_of_very_long_lines_are_products(kind: str, n: int, real: type) -
     assert_transforms(kind, (1, n), 1, real)
     x = operand(kind, (1, n), real)
     module = module_of(kind, x, (n,))
-    results = [np.asarray(hlo.compile(module, threads=t)(x)).tobytes() for t in (1, 2, 3)]
+    results = [np.asarray(for_threads(module, threads=t)(x)).tobytes() for t in (1, 2, 3)]
     assert len(set(results)) == 1

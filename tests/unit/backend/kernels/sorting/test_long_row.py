@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-import hlo
 from hlo.backend.kernels.sorting.buckets import BUCKETS
 from hlo.backend.kernels.sorting.long_row import long_row_kernels
 from hlo.backend.linking.toolchain import host_target
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir.module import Module
+from tests.support.by_threads import for_threads
 from tests.support.contraction_harness import Compiled
 from tests.support.hlo_values import mixed_values
 from tests.unit.backend.kernels.sorting.test_sort import (
@@ -32,7 +32,7 @@ def check(module: Module, values: list[np.ndarray]) -> None:
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
     assert long_row_kernels(module.entry.root, host_target()) is not None
     for threads in (1, 2, 3):
-        got = hlo.compile(module, threads=threads)(*values)
+        got = for_threads(module, threads=threads)(*values)
         got = got if isinstance(got, tuple) else (got,)
         for one, other in zip(got, wanted, strict=True):
             assert one.tobytes() == np.ascontiguousarray(other).tobytes()
