@@ -102,22 +102,27 @@ def checked(sequence: KernelSequence, text: str, level: str, side: str, *, is_ad
 
 
 @pytest.mark.parametrize(
-    ("level", "side", "size", "dtype"),
-    covering(levels(), SIDES, [*((n, "f32") for n in SIZES), (SIZES[-1], "bf16")], several=(2,)),
+    ("side", "is_added", "order", "level", "size", "dtype"),
+    covering(
+        [(side, n) for side in SIDES for n in (False, True) if (side, n) != ("depth", True)],
+        ("nn", "nt", "tn"),
+        levels(),
+        [*((n, "f32") for n in SIZES), (SIZES[-1], "bf16")],
+        several=(0, 3),
+    ),
 )
-def test_bounded_products(level: str, side: str, size: int, dtype: str) -> None:
-    for order, is_added in itertools.product(("nn", "nt", "tn"), (False, True)):
-        if is_added and side == "depth":
-            continue
-        text = text_of(side, size, order, dtype, is_added=is_added, others=(128, 64))
-        sequence = made(text, target_of(level))
-        if not sequence.is_bounded:  # then a block computes all of its scores
-            assert is_added
-            assert side == "columns"
-            assert size % 64
-            continue
-        assert sequence.must_alias == (frozenset({(2, 0)}) if is_added else frozenset())
-        checked(sequence, text, level, side, is_added=is_added)
+def test_bounded_products(
+    level: str, side: str, size: int, dtype: str, order: str, *, is_added: bool
+) -> None:
+    text = text_of(side, size, order, dtype, is_added=is_added, others=(128, 64))
+    sequence = made(text, target_of(level))
+    if not sequence.is_bounded:  # then a block computes all of its scores
+        assert is_added
+        assert side == "columns"
+        assert size % 64
+        return
+    assert sequence.must_alias == (frozenset({(2, 0)}) if is_added else frozenset())
+    checked(sequence, text, level, side, is_added=is_added)
 
 
 @pytest.mark.parametrize("side", SIDES)

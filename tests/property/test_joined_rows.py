@@ -39,15 +39,16 @@ def columns(place: int) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize(
-    ("machine", "dtype", "grid"),
-    covering(MACHINES, DTYPES, [(5,), (9,), (3, 3), (16,), (17,), (2, 4, 2)]),
+    ("machine", "dtype", "grid", "rows"),
+    covering(MACHINES, DTYPES, [(5,), (9,), (3, 3), (16,), (17,), (2, 4, 2)], (1, 7, 33, 1000)),
 )
-def test_each_place_is_its_own(machine: object, dtype: str, grid: tuple[int, ...]) -> None:
+def test_each_place_is_its_own(
+    machine: object, dtype: str, grid: tuple[int, ...], rows: int
+) -> None:
     places = int(np.prod(grid))
-    for rows in (1, 7, 33, 1000):
-        x = (np.arange(rows * 5).reshape(rows, 5) * 7 % 11 - 5).astype(DTYPES[dtype])
-        module = driver.parse(joined(rows, places, dtype, grid))
-        found = driver.compile(module, threads=1, cache=False, machine=machine)(x)
-        taken = [columns(j) for j in range(places)]
-        want = np.stack([x[:, a] * x[:, b] - x[:, c] for a, b, c in taken], -1)
-        np.testing.assert_array_equal(found, want.reshape(rows, *grid))
+    x = (np.arange(rows * 5).reshape(rows, 5) * 7 % 11 - 5).astype(DTYPES[dtype])
+    module = driver.parse(joined(rows, places, dtype, grid))
+    found = driver.compile(module, threads=1, cache=False, machine=machine)(x)
+    taken = [columns(j) for j in range(places)]
+    want = np.stack([x[:, a] * x[:, b] - x[:, c] for a, b, c in taken], -1)
+    np.testing.assert_array_equal(found, want.reshape(rows, *grid))

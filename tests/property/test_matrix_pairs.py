@@ -40,33 +40,32 @@ ENTRY e {{
 
 
 @pytest.mark.parametrize(
-    ("machine", "vector", "dtype", "shape"), covering(MACHINES, ["d", "z"], DTYPES, SHAPES)
+    ("machine", "vector", "dtype", "shape", "n"),
+    covering(MACHINES, ["d", "z"], DTYPES, SHAPES, range(len(ALONG))),
 )
 def test_both_products_are_right(
-    shape: tuple[int, int], dtype: str, vector: str, machine: Machine
+    shape: tuple[int, int], dtype: str, vector: str, machine: Machine, n: int
 ) -> None:
     rows, columns = shape
     random = np.random.default_rng(rows)
     sizes = ((rows, columns), (columns,), (rows,))
     a, x, z = (random.standard_normal(size).astype(DTYPES[dtype]) for size in sizes)
     epsilon = np.finfo(DTYPES[dtype]).eps
-    for n, along in enumerate(ALONG):
-        down = list(DOWN)[(n + rows) % 2]
-        module = driver.parse(text(dtype, shape, (along, down), vector))
-        optimised = driver.optimize(module)
-        is_joined = any(pair_of(i) is not None for i in optimised.entry.instructions)
-        assert is_joined == (rows * columns * a.itemsize >= 1 << 22)
-        runs = [
-            for_threads(module, threads=threads, machine=machine)(a, x, z) for threads in (1, 2, 3)
-        ]
-        d, y = runs[0]
-        for other in runs[1:]:
-            assert other[0].tobytes() == d.tobytes()
-            assert other[1].tobytes() == y.tobytes()
-        wide, given = a.astype(np.float64), d if vector == "d" else z
-        assert np.all(np.abs(d - wide @ x) <= 64 * epsilon * (np.abs(wide) @ np.abs(x)))
-        bound = 64 * epsilon * (np.abs(given) @ np.abs(wide))
-        assert np.all(np.abs(y - given.astype(np.float64) @ wide) <= bound)
+    along = list(ALONG)[n]
+    down = list(DOWN)[(n + rows) % 2]
+    module = driver.parse(text(dtype, shape, (along, down), vector))
+    optimised = driver.optimize(module)
+    is_joined = any(pair_of(i) is not None for i in optimised.entry.instructions)
+    assert is_joined == (rows * columns * a.itemsize >= 1 << 22)
+    runs = [for_threads(module, threads=threads, machine=machine)(a, x, z) for threads in (1, 2, 3)]
+    d, y = runs[0]
+    for other in runs[1:]:
+        assert other[0].tobytes() == d.tobytes()
+        assert other[1].tobytes() == y.tobytes()
+    wide, given = a.astype(np.float64), d if vector == "d" else z
+    assert np.all(np.abs(d - wide @ x) <= 64 * epsilon * (np.abs(wide) @ np.abs(x)))
+    bound = 64 * epsilon * (np.abs(given) @ np.abs(wide))
+    assert np.all(np.abs(y - given.astype(np.float64) @ wide) <= bound)
 
 
 def test_infinities_stay_where_they_are() -> None:

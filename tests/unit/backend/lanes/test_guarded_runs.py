@@ -39,15 +39,14 @@ def program(dtype: str, n: int, m: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "machine"), covering(TYPES, that_run_here(*MACHINES), strength=1)
+    ("dtype", "machine", "n", "m"), covering(TYPES, that_run_here(*MACHINES), SIZES, several=(2,))
 )
-def test_values(machine: str, dtype: str) -> None:
-    for n, m in SIZES:
-        module = hlo.parse(program(dtype, n, m))
-        x = (np.random.default_rng(m).standard_normal((n, m)) * 50).astype(TYPES[dtype][0])
-        expected = hlo.evaluate(module, x)
-        for a, b in zip(hlo.compile(module, machine=machine)(x), expected, strict=True):
-            assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), (n, m)
+def test_values(machine: str, dtype: str, n: int, m: int) -> None:
+    module = hlo.parse(program(dtype, n, m))
+    x = (np.random.default_rng(m).standard_normal((n, m)) * 50).astype(TYPES[dtype][0])
+    expected = hlo.evaluate(module, x)
+    for a, b in zip(hlo.compile(module, machine=machine)(x), expected, strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
 def masked_loads(machine: str, dtype: str) -> list[str]:

@@ -306,7 +306,7 @@ TILED = [(64, 64, 128), (33, 90, 192), (9, 200, 777), (200, 17, 1024), (100, 70,
 
 
 @pytest.mark.parametrize(
-    ("types", "sizes"),
+    ("types", "sizes", "form"),
     covering(
         [
             (dt.BF16, dt.BF16, dt.F32),
@@ -316,25 +316,31 @@ TILED = [(64, 64, 128), (33, 90, 192), (9, 200, 777), (200, 17, 1024), (100, 70,
             (dt.S8, dt.U8, dt.S16),
         ],
         TILED,
-        strength=1,
+        ["rows of two", "batch", "columns", "two axes of depth"],
     ),
 )
 def test_dot_of_narrow_types_in_tiles(
-    types: tuple[dt.DType, ...], sizes: tuple[int, int, int]
+    types: tuple[dt.DType, ...], sizes: tuple[int, int, int], form: str
 ) -> None:
     m, n, k = sizes
-    lhs, rhs = Shape.array(types[0], (2, m, k)), Shape.array(types[1], (k, n))
-    numbers = {"lhs_contracting_dims": (2,), "rhs_contracting_dims": (0,)}
-    run(dot(lhs, rhs, types[2], **numbers))
-    lhs, rhs = Shape.array(types[0], (2, m, k)), Shape.array(types[1], (2, n, k))
-    numbers = {"lhs_contracting_dims": (2,), "rhs_contracting_dims": (2,),
-               "lhs_batch_dims": (0,), "rhs_batch_dims": (0,)}  # fmt: skip
-    run(dot(lhs, rhs, types[2], **numbers))
-    lhs, rhs = Shape.array(types[0], (k, m)), Shape.array(types[1], (k, n))
-    numbers = {"lhs_contracting_dims": (0,), "rhs_contracting_dims": (0,)}
-    run(dot(lhs, rhs, types[2], **numbers))
-    lhs, rhs = Shape.array(types[0], (3, m, 64)), Shape.array(types[1], (3, 64, 2, 32))
-    numbers = {"lhs_contracting_dims": (0, 2), "rhs_contracting_dims": (0, 1)}
+    left, right, numbers = {
+        "rows of two": (
+            (2, m, k), (k, n), {"lhs_contracting_dims": (2,), "rhs_contracting_dims": (0,)},
+        ),
+        "batch": (
+            (2, m, k), (2, n, k),
+            {"lhs_contracting_dims": (2,), "rhs_contracting_dims": (2,),
+             "lhs_batch_dims": (0,), "rhs_batch_dims": (0,)},
+        ),
+        "columns": (
+            (k, m), (k, n), {"lhs_contracting_dims": (0,), "rhs_contracting_dims": (0,)},
+        ),
+        "two axes of depth": (
+            (3, m, 64), (3, 64, 2, 32),
+            {"lhs_contracting_dims": (0, 2), "rhs_contracting_dims": (0, 1)},
+        ),
+    }[form]  # fmt: skip
+    lhs, rhs = Shape.array(types[0], left), Shape.array(types[1], right)
     run(dot(lhs, rhs, types[2], **numbers))
 
 

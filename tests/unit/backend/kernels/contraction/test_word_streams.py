@@ -37,15 +37,15 @@ def found(program: str, level: str = "host") -> tuple[bool, bool]:
     return words_streamed(c, ring) is not None, dots_of_words(c, ring) is not None
 
 
-@pytest.mark.parametrize(("level", "types"), covering(LEVELS, KINDS, strength=1))
-def test_integers_wrap(types: tuple[str, str, str], level: str) -> None:
-    for number, dims in enumerate(SIZES):
-        for rhs in range(2):
-            module = hlo.parse(text(types, dims, number % 2, rhs))
-            root, values = module.entry.root, extremes(module)
-            result = np.zeros(root.shape.dims, root.shape.dtype.numpy)
-            Compiled(contraction_kernels(root, target_of(level)), level)(values, result, 3)
-            np.testing.assert_array_equal(result, hlo.evaluate(module, *values))
+@pytest.mark.parametrize(
+    ("level", "types", "number", "rhs"), covering(LEVELS, KINDS, range(len(SIZES)), range(2))
+)
+def test_integers_wrap(types: tuple[str, str, str], level: str, number: int, rhs: int) -> None:
+    module = hlo.parse(text(types, SIZES[number], number % 2, rhs))
+    root, values = module.entry.root, extremes(module)
+    result = np.zeros(root.shape.dims, root.shape.dtype.numpy)
+    Compiled(contraction_kernels(root, target_of(level)), level)(values, result, 3)
+    np.testing.assert_array_equal(result, hlo.evaluate(module, *values))
 
 
 @pytest.mark.parametrize("level", LEVELS)

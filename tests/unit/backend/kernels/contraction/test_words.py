@@ -54,18 +54,17 @@ def extremes(module: hlo.ir.module.Module) -> list[np.ndarray]:
     return made
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("types", PAIRS, ids="-".join)
-def test_integers_wrap_and_never_saturate(types: tuple[str, str, str], level: str) -> None:
-    for number, dims in enumerate(SIZES):
-        lhs, rhs = number % 2, number // 2
-        module = hlo.parse(text(types, dims, lhs, rhs))
-        root, values = module.entry.root, extremes(module)
-        made = in_words(*_normal(root, level))
-        assert made is not None
-        result = np.zeros(root.shape.dims, root.shape.dtype.numpy)
-        Compiled(contraction_kernels(root, target_of(level)), level)(values, result, 3)
-        np.testing.assert_array_equal(result, hlo.evaluate(module, *values))
+@pytest.mark.parametrize(("level", "types", "number"), covering(LEVELS, PAIRS, range(len(SIZES))))
+def test_integers_wrap_and_never_saturate(
+    types: tuple[str, str, str], level: str, number: int
+) -> None:
+    module = hlo.parse(text(types, SIZES[number], number % 2, number // 2))
+    root, values = module.entry.root, extremes(module)
+    made = in_words(*_normal(root, level))
+    assert made is not None
+    result = np.zeros(root.shape.dims, root.shape.dtype.numpy)
+    Compiled(contraction_kernels(root, target_of(level)), level)(values, result, 3)
+    np.testing.assert_array_equal(result, hlo.evaluate(module, *values))
 
 
 def _normal(root: hlo.ir.instruction.Instruction, level: str):  # type: ignore[no-untyped-def]  # a contraction and its ring
@@ -138,16 +137,15 @@ def test_windows_that_overlap_are_not_copied() -> None:
 JOINED = [(40, 62, 75), (33, 302, 90), (130, 20, 131), (12, 1030, 65)]
 
 
-@pytest.mark.parametrize(("level", "types"), covering(LEVELS, PAIRS, strength=1))
+@pytest.mark.parametrize(("level", "types", "dims"), covering(LEVELS, PAIRS, JOINED))
 def test_columns_become_words_where_they_are_packed(
-    types: tuple[str, str, str], level: str
+    types: tuple[str, str, str], level: str, dims: tuple[int, int, int]
 ) -> None:
-    for dims in JOINED:
-        module = hlo.parse(text(types, dims, 1, 0))
-        root, values = module.entry.root, extremes(module)
-        result = np.zeros(root.shape.dims, root.shape.dtype.numpy)
-        Compiled(contraction_kernels(root, target_of(level)), level)(values, result, 3)
-        np.testing.assert_array_equal(result, hlo.evaluate(module, *values))
+    module = hlo.parse(text(types, dims, 1, 0))
+    root, values = module.entry.root, extremes(module)
+    result = np.zeros(root.shape.dims, root.shape.dtype.numpy)
+    Compiled(contraction_kernels(root, target_of(level)), level)(values, result, 3)
+    np.testing.assert_array_equal(result, hlo.evaluate(module, *values))
 
 
 def shown(types: tuple[str, str, str], dims: tuple[int, int, int], rhs: int) -> str:
