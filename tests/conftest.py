@@ -10,6 +10,9 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("HLO_VERIFY_IR", "1")
+# Read when NumPy is imported, here and in children: threads of its products, which are small, would
+# wait busily for processors that other workers have.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
