@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hlo.backend.compilation import Compilation
-from hlo.backend.entry.kernel_modules import kernel_module
+from hlo.backend.entry.kernel_modules import module_alone
 from hlo.backend.ir import debug_locations
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
@@ -57,9 +57,7 @@ def _kernel_function(
     number: int, kernel: Kernel, instructions: list[Instruction], machine: Machine | None
 ) -> str:
     label = f"kernel_{number}"
-    module = kernel_module(
-        {label: kernel}, optimised=kernel.needs_middle_end, is_glue=kernel.is_glue
-    )
+    module = module_alone(label, kernel)
     text = _DEFINE.sub(rf"\g<1>!dbg {debug_locations.SUBPROGRAM} {{", module.text)
     located = replace(module, text=text + debug_locations.UNIT, machine=machine)
     listing = Listing()

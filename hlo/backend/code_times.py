@@ -11,7 +11,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hlo.backend.compilation import Compilation
-from hlo.backend.entry.kernel_modules import kernel_module
+from hlo.backend.entry.kernel_modules import module_alone
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
@@ -39,10 +39,7 @@ def code_times(made: Compilation) -> str:
 
 
 def _alone(kernel: Kernel, made: Compilation) -> IrModule:
-    module = kernel_module(
-        {symbol(kernel): kernel}, optimised=kernel.needs_middle_end, is_glue=kernel.is_glue
-    )
-    return replace(module, machine=made.machine)
+    return replace(module_alone(symbol(kernel), kernel), machine=made.machine)
 
 
 def _row(label: str, lines: int, taken: Effort) -> str:

@@ -24,6 +24,13 @@ def kernel_module(
     return IrModule(text, tuple(group), optimised, is_glue)
 
 
+def module_alone(name: str, kernel: Kernel) -> IrModule:
+    """A kernel as a module of its own, compiled as it is in a program that runs here."""
+    group = {name: kernel}
+    is_glue = bool(plain_code(group, is_brief=True))
+    return kernel_module(group, optimised=kernel.needs_middle_end, is_glue=is_glue)
+
+
 def plain_code(kernels: dict[str, Kernel], *, is_brief: bool) -> dict[str, Kernel]:
     """The kernels that plain code serves. is_brief: code is wanted soon, and a few lines that run
     once are among them.
