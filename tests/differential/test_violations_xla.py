@@ -13,9 +13,7 @@ what is wrong with it), dies (the process aborts), accepts.
 
 from __future__ import annotations
 
-import pickle
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +27,7 @@ from hlo.driver import parse, verify  # noqa: E402  # as a script it needs the p
 from hlo.errors import HloError, HloErrors  # noqa: E402
 from tests.support import oracle  # noqa: E402
 from tests.support.op_files import cases  # noqa: E402
+from tests.support.pickle_server import PickleServer  # noqa: E402
 
 TABLE = Path(__file__).parent / "violations.txt"
 STAGES = (
@@ -61,30 +60,13 @@ class Compiler:
     """XLA:CPU in a child process, started again after each death. None: it died, or hung."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._server = PickleServer(SERVER)
+        self.close = self._server.close
 
     def refusal(self, text: str) -> str | None:
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", SERVER], cwd=ROOT,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
-        source, sink = self._process.stdout, self._process.stdin
-        assert source is not None, "piped"
-        assert sink is not None, "piped"
-        try:
-            pickle.dump(text, sink)
-            sink.flush()
-            return pickle.load(source)  # type: ignore[no-any-return]  # a string
-        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            self.close()
-            return None
-
-    def close(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate()
+        answer = self._server.ask(text)
+        assert answer is None or isinstance(answer, str), "what the server sends"
+        return answer
 
 
 def violations() -> Iterator[tuple[str, str]]:

@@ -6,15 +6,13 @@ text, arrays --run--> arrays, or why there are none
 from __future__ import annotations
 
 import atexit
-import pickle
-import subprocess
-import sys
 from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 
 from hlo.errors import HloError
+from tests.support.pickle_server import PickleServer
 
 SERVER = """
 import pickle, sys
@@ -37,30 +35,15 @@ class Xla:
     """XLA:CPU in a child process, started again after each abort."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._server = PickleServer(SERVER)
+        self.close = self._server.close
 
     def run(self, text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray] | str:
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", SERVER],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
-        source, sink = self._process.stdout, self._process.stdin
-        assert source is not None, "piped"
-        assert sink is not None, "piped"
-        try:
-            pickle.dump((text, list(arrays)), sink)
-            sink.flush()
-            return pickle.load(source)  # type: ignore[no-any-return]  # what the server sends
-        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            self.close()
+        answer = self._server.ask((text, list(arrays)))
+        if answer is None:
             return "XLA's process died"
-
-    def close(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate()
+        assert isinstance(answer, list | str), "what the server sends"
+        return answer
 
 
 @cache
