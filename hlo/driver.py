@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hlo.choices import MODES
@@ -22,6 +23,7 @@ from hlo.ir.graph import clone_module
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.parser.parse import parse as _parse
+from hlo.runtime.threads import thread_count
 from hlo.source import Span
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from hlo.machine import Machine
     from hlo.passes.manager import Manager
     from hlo.printer.options import PrintOptions
+    from hlo.runtime.executable import Weights
     from hlo.verifier.lint import Warned
 
 # The machine that ahead-of-time code is for, on whichever machine it is made.
@@ -175,6 +178,40 @@ def compile(
         module = clone_module(module)
         enter_callbacks(module, callbacks)
     check_devices(module, replicas, partitions)
+    return _bindable(
+        module,
+        partial(
+            _compiled, passes=passes, mode=mode, threads=thread_count(threads), machine=machine,
+            cache=cache,
+        ),
+    )  # fmt: skip
+
+
+def _bindable(module: Module, compiled: Callable[[Module], Compiled]) -> Compiled:
+    """The module compiled, and able to be compiled with weights bound."""
+    made = compiled(module)
+    made.binder = partial(_bound, module, module.version, compiled)
+    return made
+
+
+@uncollected()
+def _bound(
+    module: Module, version: object, compiled: Callable[[Module], Compiled], weights: Weights
+) -> Compiled:
+    """The program of a module with weights bound, compiled as this version of it was."""
+    GATE.check()
+    from hlo.tools.binding import bind
+
+    if module.version != version:
+        message = f"bind: {module.name} was edited after it was compiled, expected it as it was"
+        raise HloError("arguments", message, help="compile the module anew, then bind")
+    return _bindable(bind(module, weights), compiled)
+
+
+def _compiled(
+    module: Module, *, passes: str, mode: str, threads: int, machine: Machine | None, cache: bool
+) -> Compiled:
+    """What the cache has kept of the module, or a compilation, which it keeps."""
     key = ""
     if cache and not os.environ.get("HLO_PERF_MAP"):  # a kept program knows no names of kernels
         from hlo.backend.linking.installing import cached_program, program_key

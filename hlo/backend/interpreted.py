@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir.module import Module
-from hlo.runtime.executable import checked_numbers
+from hlo.runtime.executable import Binder, Program, Weights, checked_numbers, no_binder
 
 
 class InterpretedExecutable:
@@ -16,12 +16,17 @@ class InterpretedExecutable:
 
     def __init__(self, module: Module) -> None:
         self._module = module
+        self.binder: Binder = no_binder
 
     def __call__(
         self, *arguments: object, donate: Collection[int] = (), timeout: float | None = None
     ) -> object:
         checked_numbers(donate, len(self._module.entry.parameters))  # nothing is ever in place
         return evaluate(self._module, *arguments, timeout=timeout)
+
+    def bind(self, weights: Weights) -> Program:
+        """The same program with some parameters bound to arrays, as `Executable.bind` says."""
+        return self.binder(weights)
 
     def run_devices(
         self, arguments: Sequence[Sequence[object]], *, timeout: float | None = None

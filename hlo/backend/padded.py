@@ -17,7 +17,14 @@ from hlo.ir.shape import Shape
 from hlo.ops.extents import filled_to
 from hlo.passes.padding.boundary import Padded
 from hlo.runtime.arguments import checked_arguments
-from hlo.runtime.executable import Executable, checked_numbers
+from hlo.runtime.executable import (
+    Binder,
+    Executable,
+    Program,
+    Weights,
+    checked_numbers,
+    no_binder,
+)
 from hlo.runtime.native_calls import flattened
 
 
@@ -29,6 +36,7 @@ class PaddedExecutable:
         self._parameters = module.entry.parameters
         self._padded = padded
         self._static = static
+        self.binder: Binder = no_binder
 
     @property
     def temporary_bytes(self) -> int:
@@ -50,6 +58,10 @@ class PaddedExecutable:
         if not result[-1]:
             return evaluate(self._module, *arguments, timeout=timeout)
         return self._cut(result)
+
+    def bind(self, weights: Weights) -> Program:
+        """The same program with some parameters bound to arrays, as `Executable.bind` says."""
+        return self.binder(weights)
 
     def _cut(self, result: tuple[np.ndarray, ...]) -> object:
         count = self._padded.leaves

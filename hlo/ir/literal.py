@@ -75,16 +75,20 @@ class Literal(Struct, frozen=True, eq=False):
 
 
 def _made(array: object, shape: Shape | None) -> Literal:
+    found = np.asarray(array, dtype=None if shape is None else shape.dtype.numpy)
     if shape is None:
-        data = np.asarray(array)
-        shape = Shape.array(_dtype_of(data.dtype), data.shape)
-    else:
-        data = np.asarray(array, dtype=shape.dtype.numpy).reshape(shape.dims)
-    data = np.ascontiguousarray(data).reshape(shape.dims)
+        shape = Shape.array(_dtype_of(found.dtype), found.shape)
+    data = np.ascontiguousarray(found.reshape(shape.dims)).reshape(shape.dims)
     if data.flags.writeable:
-        data = data.copy() if data is array else data
+        if _is_shared(found, array) and np.may_share_memory(found, data):
+            data = data.copy()
         data.flags.writeable = False
     return Literal(shape, data)
+
+
+def _is_shared(found: np.ndarray, array: object) -> bool:
+    """Whether others may write to an array that was found in what somebody gave."""
+    return found is array or found.base is not None
 
 
 def _dtype_of(numpy: np.dtype) -> DType:

@@ -50,6 +50,12 @@ class Module:
     def __str__(self) -> str:
         return self.to_text()
 
+    @property
+    def version(self) -> tuple[object, ...]:
+        """What equals no other version of a module, before or after an edit."""
+        computations = tuple((c.name, c.state) for c in self.computations)
+        return self.name, dict(self.attributes), self.entry.name, computations
+
     def add(self, computation: Computation, *, entry: bool = False) -> Computation:
         assert computation.module is None, f"{computation.name} already has a module"
         computation.module = self

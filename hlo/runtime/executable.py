@@ -9,8 +9,8 @@ donations between arrays of different sizes.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -36,6 +36,38 @@ from hlo.runtime.stops import Enter, checked_timeout, limited, raise_stopped
 
 _NONE: tuple[int, ...] = ()  # nothing given away, told by identity
 EntryFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+Weights = Mapping[Any, object]  # arrays by the names or numbers of their parameters
+
+
+class Program(Protocol):
+    """What is compiled, however it is run."""
+
+    @property
+    def temporary_bytes(self) -> int: ...
+
+    def __call__(
+        self, *arguments: object, donate: Collection[int] = ..., timeout: float | None = None
+    ) -> object: ...
+
+    def bind(self, weights: Weights) -> Program: ...
+
+    def run_devices(
+        self, arguments: Sequence[Sequence[object]], *, timeout: float | None = None
+    ) -> list[object]: ...
+
+    def memory_report(self) -> str: ...
+
+
+Binder = Callable[[Weights], Program]
+
+
+def no_binder(weights: Weights) -> Program:
+    """Of what is compiled by other ways than `hlo.compile`, which knows how it was asked for."""
+    message = "bind: nothing says how this program was compiled, expected one of hlo.compile"
+    help = "hlo.bind(module, weights) makes constants of weights before a module is compiled"
+    raise HloError("unsupported", message, help=help)
 
 
 class Host(Protocol):
@@ -65,6 +97,7 @@ class Executable:
     ) -> None:
         self.signature = signature
         self.memory = memory
+        self.binder: Binder = no_binder
         self._address = entry_address
         self._entry = EntryFunction(entry_address)
         self._stops = stops  # of a program whose runs can be stopped
@@ -101,6 +134,19 @@ class Executable:
             return self._donated_call(arguments, self._numbers(donate))
         except MemoryError:
             raise self.memory.too_large() from None
+
+    def bind(self, weights: Weights) -> Program:
+        """The same program with some parameters bound to arrays; its calls take the others.
+
+        weights: arrays by the parameters' names (str) or numbers (int), of their shapes and types;
+        they are copied, so that later changes of them change nothing. The program is compiled as
+        this one was, for these constants: factors of products are packed now, what depends on
+        constants alone is computed now. Takes as long as compiling; this one stays as it is.
+        Raises HloError `arguments` for a name that is none, a value that does not fit, a parameter
+        that is no array or whose memory the program may write over, and where the module that was
+        compiled has been edited since.
+        """
+        return self.binder(weights)
 
     def __repr__(self) -> str:
         given = ", ".join(f"{p.name}: {p.shape}" for p in self.signature.parameters)

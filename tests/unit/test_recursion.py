@@ -33,6 +33,9 @@ ALLOWED = {
     "a step is one less of the few that are looked ahead": """
         passes.select_sinking._Steps._like*2
     """,
+    "what a program has for later: a call of the user's each": """
+        driver._bindable*2
+    """,
     "numpy's own: of an array on the same memory": """
         formats.callbacks.Buffer.__dlpack__ formats.callbacks.Buffer.writeable
     """,
