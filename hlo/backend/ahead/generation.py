@@ -9,11 +9,12 @@ together. Constants are put into the object's bytes: LLVM never reads them as te
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
+import llvmlite.binding as llvmlite  # type: ignore[import-untyped]  # it has no types
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -22,7 +23,7 @@ from hlo.backend.entry import copying_ir, float_libcalls_ir, int128_libcalls_ir
 from hlo.backend.entry.c_call_ir import ALIGNMENT
 from hlo.backend.ir.ir_module import LAPACK, IrModule
 from hlo.backend.ir.procedure import Unit
-from hlo.backend.linking import toolchain
+from hlo.backend.linking import llvm, toolchain
 from hlo.backend.linking.options import CODEGEN_LEVEL
 from hlo.hashing import hasher
 from hlo.machine import Machine
@@ -78,16 +79,16 @@ def object_code(parts: Sequence[Part], exported: Sequence[str], machine: Machine
     as one.
     """
     if not _is_merged(machine):
-        return _joined(parts, exported, machine, lambda target, ref: bytes(target.emit_object(ref)))
+        return _joined(parts, exported, machine, lambda target, ref: target.emit_object(ref))
     units = [(part, unit) for part in parts for unit in _units(part)]
     shared = frozenset(name for part in parts for name in part.exported).difference(exported)
 
     def made(number: int) -> bytes:
         part, unit = units[number]
         with toolchain.machine(_level(unit[0]), machine, is_ahead=True) as target:
-            ref = _linked(part, unit, machine, llvm.create_context())
+            ref = _linked(part, unit, machine, llvm.Context())
             _hide(ref, _names_of(part) - set(part.exported), shared, part.label)
-            return bytes(target.emit_object(ref))
+            return target.emit_object(ref)
 
     lengths = [sum(map(_lines, unit)) for _, unit in units]
     bodies = toolchain.in_parallel(made, lengths)
@@ -193,7 +194,7 @@ def _forms(name: str) -> tuple[bytes, bytes]:
 
 def assembly(parts: Sequence[Part], exported: Sequence[str], machine: Machine) -> str:
     """The target's assembly text."""
-    return _joined(parts, exported, machine, lambda target, ref: str(target.emit_assembly(ref)))
+    return _joined(parts, exported, machine, lambda target, ref: target.emit_assembly(ref))
 
 
 def llvm_text(parts: Sequence[Part], exported: Sequence[str], machine: Machine) -> str:
@@ -210,11 +211,11 @@ def _joined(
     parts: Sequence[Part],
     exported: Sequence[str],
     machine: Machine,
-    use: Callable[[llvm.TargetMachine, llvm.ModuleRef], T],
+    use: Callable[[llvm.TargetMachine, llvm.Module], T],
 ) -> T:
     """What `use` makes of all parts as one module, with a target machine."""
     with toolchain.machine(made_for=machine, is_ahead=True) as target:
-        context = llvm.create_context()
+        context = llvm.Context()
         own = [_part(part, machine, context) for part in parts if not part.is_library]
         libraries = [_part(part, machine, context) for part in parts if part.is_library]
         first, *others = own
@@ -228,16 +229,30 @@ def _joined(
         return use(target, first)
 
 
-def _drop_unused(ref: llvm.ModuleRef, target: llvm.TargetMachine) -> None:
+def _drop_unused(ref: llvm.Module, target: llvm.TargetMachine) -> None:
     """Without what nothing asks for, and equal constants once."""
-    builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=0))
-    passes = llvm.create_new_module_pass_manager()
+    tuning = llvmlite.create_pipeline_tuning_options(speed_level=0)
+    machine = ctypes.cast(target.pointer, llvmlite.ffi.LLVMTargetMachineRef)
+    passes = llvmlite.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
     passes.add_constant_merge_pass()
-    passes.run(ref, builder)
+    passes.run(_lent(ref), llvmlite.create_pass_builder(machine, tuning))
 
 
-def _part(part: Part, machine: Machine, context: llvm.ContextRef) -> llvm.ModuleRef:
+def _lent(ref: llvm.Module) -> Any:
+    """llvmlite's own object of the module, which stays ours: for as long as that is there."""
+    lent = llvmlite.ModuleRef(ctypes.cast(ref.pointer, llvmlite.ffi.LLVMModuleRef), None)
+    lent._owned = True
+    return lent
+
+
+def _values(ref: llvm.Module) -> list[Any]:
+    """The module's functions and global variables, while it is there."""
+    lent = _lent(ref)
+    return [*lent.functions, *lent.global_variables]
+
+
+def _part(part: Part, machine: Machine, context: llvm.Context) -> llvm.Module:
     """A part as one module."""
     first = _linked(part, part.modules, machine, context)
     _own(first, frozenset(part.exported), part.label)
@@ -245,8 +260,8 @@ def _part(part: Part, machine: Machine, context: llvm.ContextRef) -> llvm.Module
 
 
 def _linked(
-    part: Part, modules: Sequence[IrModule], machine: Machine, context: llvm.ContextRef
-) -> llvm.ModuleRef:
+    part: Part, modules: Sequence[IrModule], machine: Machine, context: llvm.Context
+) -> llvm.Module:
     """Some of a part's modules as one."""
     texts = [replace(m, text=_placed(m.text, part, machine)) for m in modules]
     first, *others = (toolchain.parsed(m, is_checked=False, context=context) for m in texts)
@@ -282,15 +297,15 @@ def _names_of(part: Part) -> set[str]:
     return functions | {name for text in texts for name in _DATA.findall(text)}
 
 
-def _hide(ref: llvm.ModuleRef, own: set[str], shared: frozenset[str], label: str) -> None:
+def _hide(ref: llvm.Module, own: set[str], shared: frozenset[str], label: str) -> None:
     """What a part's modules and all parts know by names is known in the object only."""
-    for value in (*ref.functions, *ref.global_variables):
+    for value in _values(ref):
         name = value.name
         if name.startswith(LAPACK) and value.is_declaration:
             value.name = name.removeprefix(LAPACK) + "_"
         if value.is_function and not value.is_declaration:
             value.add_function_attribute("nounwind")
-        if value.linkage is not llvm.Linkage.external:
+        if value.linkage is not llvmlite.Linkage.external:
             continue
         if name in own or name in shared:
             value.visibility = "hidden"
@@ -298,15 +313,15 @@ def _hide(ref: llvm.ModuleRef, own: set[str], shared: frozenset[str], label: str
             value.name = f"{name}.{label}"
 
 
-def _own(ref: llvm.ModuleRef, exported: frozenset[str], label: str = "") -> None:
+def _own(ref: llvm.Module, exported: frozenset[str], label: str = "") -> None:
     """What is defined is known inside only, and throws nothing: there is nothing to unwind."""
-    for value in (*ref.functions, *ref.global_variables):
+    for value in _values(ref):
         if value.is_declaration:
             if value.name.startswith(LAPACK):
                 value.name = value.name.removeprefix(LAPACK) + "_"
             continue
-        if value.name not in exported and value.linkage is llvm.Linkage.external:
-            value.linkage = llvm.Linkage.internal
+        if value.name not in exported and value.linkage is llvmlite.Linkage.external:
+            value.linkage = llvmlite.Linkage.internal
             if label:
                 value.name = f"{value.name}.{label}"
         if value.is_function:

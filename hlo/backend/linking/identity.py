@@ -45,8 +45,6 @@ def _processor() -> str:
             return f"{os.uname().release} {text}"
     except (OSError, ValueError):
         pass
-    from llvmlite import binding as llvm
+    from hlo.backend.linking import llvm, toolchain
 
-    from hlo.backend.linking import toolchain
-
-    return f"{llvm.get_process_triple()} {toolchain.feature_text()}"
+    return f"{llvm.process_triple()} {toolchain.feature_text()}"

@@ -1,8 +1,7 @@
-"""Toolchain: llvmlite, initialised, and a target machine for this CPU; text in, object code out.
+"""Toolchain: LLVM, initialised, and a target machine for this CPU; text in, object code out.
 
-Chosen by CPU features, never by name (docs/measurements.md 1). llvmlite puts one lock around every
-call into LLVM; where its private lock can be lifted for the three heavy functions, modules are
-compiled on several threads, each with a context and a target machine of its own.
+Chosen by CPU features, never by name (docs/measurements.md 1). Modules are compiled on several
+threads, each with a context and a target machine of its own.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.isa.target import Target
-from hlo.backend.linking import elf
+from hlo.backend.linking import elf, llvm
 from hlo.backend.linking.options import (
     AHEAD_MODEL,
     CODEGEN_LEVEL,
@@ -35,12 +33,6 @@ from hlo.machine import Machine, described
 from hlo.once import lock, once
 from hlo.progress import tell
 
-HEAVY = (
-    "LLVMPY_ParseAssembly",
-    "LLVMPY_RunNewModulePassManager",
-    "LLVMPY_TargetMachineEmitToMemory",
-    "LLVMPY_VerifyModule",
-)
 # Of architectures that have a model of their own.
 _MODELS = {"riscv64": RISCV_MODEL, "wasm32": STATIC_MODEL}
 # LLVM would move bytes with instructions of the old encoding (insertq), each of which waits for the
@@ -62,33 +54,12 @@ _options = list(OPTIONS)  # Those that LLVM has not been given yet.
 
 
 @once
-def initialise() -> bool:
-    """Set LLVM up once; whether its calls may run on several threads.
-
-    LLVM ends the process when an option is given twice.
-    """
+def initialise() -> None:
+    """Set LLVM up once, which ends the process when an option is given twice."""
     with inside():
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        llvm.initialize_native_asmparser()  # for kernels that hold assembly
+        llvm.initialise_native()
         while _options:  # a fork after this finds none left, whatever it knows of the call
-            llvm.set_option("hlo", _options.pop())
-        return _lift_lock()
-
-
-def _lift_lock() -> bool:
-    """Take llvmlite's global lock off the heavy functions; False where it looks different."""
-    library = getattr(llvm.ffi, "lib", None)
-    try:
-        wrappers = [getattr(library, name) for name in HEAVY]
-        for wrapper in wrappers:
-            if not hasattr(wrapper, "_lock"):
-                return False
-        for wrapper in wrappers:
-            wrapper._lock = contextlib.nullcontext()
-    except AttributeError:
-        return False
-    return True
+            llvm.set_option(_options.pop())
 
 
 @once
@@ -99,11 +70,8 @@ def host_features() -> dict[str, bool]:
         from hlo.backend.isa.arm_features import arm_features  # what LLVM does not ask there
 
         more = tuple(arm_features())
-    try:
-        with inside():
-            found = dict(llvm.get_host_cpu_features())
-    except RuntimeError:  # a processor that LLVM cannot ask
-        found = {}
+    with inside():
+        found = llvm.processor_features()
     unwanted = dict.fromkeys(_UNWANTED & found.keys(), False)
     return found | dict.fromkeys(more, True) | unwanted
 
@@ -141,8 +109,8 @@ def host_machine() -> Machine:
         if not is_permitted():
             features -= {name for name in features if name.startswith("amx")}
     with inside():
-        processor = llvm.get_host_cpu_name()
-    return described(llvm.get_process_triple(), frozenset(features), processor)
+        processor = llvm.processor_name()
+    return described(llvm.process_triple(), frozenset(features), processor)
 
 
 @once
@@ -150,8 +118,7 @@ def initialise_all() -> None:
     """Set LLVM up for the instruction sets of other machines too."""
     initialise()
     with inside():
-        llvm.initialize_all_targets()
-        llvm.initialize_all_asmprinters()
+        llvm.initialise_all()
 
 
 @once
@@ -177,7 +144,7 @@ def machine(
     """
     initialise()
     if made_for is None:
-        triple, features = llvm.get_process_triple(), feature_text()
+        triple, features = llvm.process_triple(), feature_text()
     else:
         initialise_all()
         triple = _checked_triple(made_for)
@@ -187,13 +154,10 @@ def machine(
             free = _machines.setdefault((level, made_for, is_ahead), [])
             found = free.pop() if free else None
         if found is None:
-            target = llvm.Target.from_triple(triple)
             model = AHEAD_MODEL if is_ahead else MODEL
             if made_for is not None:
                 model = _MODELS.get(made_for.architecture, model)
-            found = target.create_target_machine(
-                features=features, opt=level, jit=not is_ahead, **model
-            )
+            found = llvm.TargetMachine(triple, features, level=level, is_jit=not is_ahead, **model)
         try:
             yield found
         finally:
@@ -205,7 +169,7 @@ def _checked_triple(machine: Machine) -> str:
     """The triple; HloError where LLVM has no code for it."""
     try:
         with inside():
-            llvm.Target.from_triple(machine.triple)
+            llvm.check_triple(machine.triple)
     except RuntimeError as error:
         raise HloError("machine", f"{machine.name}: triple {machine.triple!r}: {error}") from None
     return machine.triple
@@ -218,28 +182,23 @@ def optimised_text(module: IrModule) -> str:
 
 
 def parsed(
-    module: IrModule, *, is_checked: bool = True, context: llvm.ContextRef | None = None
-) -> llvm.ModuleRef:
+    module: IrModule, *, is_checked: bool = True, context: llvm.Context | None = None
+) -> llvm.Module:
     """The module in LLVM's memory, after the middle-end where it wants it. In a `machine` only.
 
     is_checked: verified too, which finds what the parser lets pass. context: that of modules which
     will be one; None: one of its own.
     """
     text = _layout_text(module.machine) + module.text
-    ref = llvm.parse_assembly(text, context=context or llvm.create_context())
-    ref.triple = module.machine.triple if module.machine else llvm.get_process_triple()
+    made = llvm.Module(text, context or llvm.Context())
+    made.set_triple(module.machine.triple if module.machine else llvm.process_triple())
     if is_checked:
-        ref.verify()
+        made.verify()
     if module.optimised:
-        options = llvm.create_pipeline_tuning_options(speed_level=2)
-        # Loops that only LLVM turns into vectors gather their elements, four of them no faster.
-        options.loop_interleaving = False
         is_short = module.text.count("\n") <= MOST_UNROLLED
-        options.loop_unrolling = is_short and not module.is_small
         with machine(made_for=module.machine) as target:
-            builder = llvm.create_pass_builder(target, options)
-            builder.getModulePassManager().run(ref, builder)
-    return ref
+            made.optimise(target, unrolls=is_short and not module.is_small)
+    return made
 
 
 def _layout_text(made_for: Machine | None) -> str:
@@ -247,7 +206,7 @@ def _layout_text(made_for: Machine | None) -> str:
     if made_for is None or made_for.address_bytes == 8:
         return ""
     with machine(made_for=made_for) as target:
-        return f'target datalayout = "{target.target_data}"\n'
+        return f'target datalayout = "{target.data_layout()}"\n'
 
 
 def level_of(module: IrModule) -> int:
@@ -259,7 +218,7 @@ def object_code(module: IrModule) -> bytes:
     """The object file of one module. HLO_VERIFY_IR in the environment: verified before."""
     is_checked = bool(os.environ.get("HLO_VERIFY_IR"))
     with machine(level_of(module), module.machine) as target:
-        return bytes(target.emit_object(parsed(module, is_checked=is_checked)))
+        return target.emit_object(parsed(module, is_checked=is_checked))
 
 
 class Effort(Struct, frozen=True):
@@ -293,18 +252,20 @@ def effort(module: IrModule) -> Effort:
 
 def sections(body: bytes) -> list[tuple[str, int, bool]]:
     """Name, bytes and whether it is code of every section of an object file that has bytes."""
-    found = llvm.ObjectFileRef.from_data(body).sections()
+    from llvmlite.binding import ObjectFileRef  # type: ignore[import-untyped]  # it has no types
+
+    found = ObjectFileRef.from_data(body).sections()
     return [(s.name().decode("utf-8", "replace"), s.size(), s.is_text()) for s in found if s.size()]
 
 
 def assembly(module: IrModule, *, is_verbose: bool = False) -> str:
     """The module as the target's assembly text. is_verbose: with LLVM's comments."""
     with machine(level_of(module), module.machine) as target:
-        target.set_asm_verbosity(is_verbose)
+        target.set_asm_verbosity(is_verbose=is_verbose)
         try:
-            return str(target.emit_assembly(parsed(module)))
+            return target.emit_assembly(parsed(module))
         finally:
-            target.set_asm_verbosity(False)
+            target.set_asm_verbosity(is_verbose=False)
 
 
 def object_codes(modules: Sequence[IrModule]) -> list[bytes]:
@@ -357,7 +318,7 @@ def in_parallel(code: Callable[[int], bytes], lengths: Sequence[int]) -> list[by
 
     heavy = sum(length > LINES_FOR_A_THREAD for length in lengths)
     workers = min(heavy, len(os.sched_getaffinity(0)))
-    if workers < 2 or not initialise():
+    if workers < 2:
         work()
     else:
         others = [Worker(work) for _ in range(workers - 1)]

@@ -91,7 +91,7 @@ print(*sorted(sys.modules))
 # Of a first compilation: what is for other programs, machines or views than its own.
 OTHERS = {
     "lark", "html", "difflib", "fractions", "rich", "click", "json", "hashlib",
-    "concurrent", "ml_dtypes",
+    "concurrent", "ml_dtypes", "llvmlite.binding",
     "hlo.passes.pass_lookup", "hlo.passes.padding", "hlo.interpreter", "hlo.backend.padded",
     "hlo.backend.host", "hlo.backend.entry.handler_ir", "hlo.backend.entry.polling",
     "hlo.backend.loops.nests", "hlo.backend.loops.placing", "hlo.backend.loops.printing",

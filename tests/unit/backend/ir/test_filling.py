@@ -42,7 +42,7 @@ import hlo
 from hlo.ir import dtype as dt
 x = np.arange(1 << 16, dtype=np.uint16).view(dt.BF16.numpy)
 made = np.asarray(hlo.compile(hlo.parse(sys.argv[1]))(x))
-print(made.view(np.uint16).astype(np.uint64).sum(), "llvmlite.binding" in sys.modules)
+print(made.view(np.uint16).astype(np.uint64).sum(), "hlo.backend.linking.llvm" in sys.modules)
 """
 WITHOUT_LOADER = """
 from hlo.backend.linking import elf

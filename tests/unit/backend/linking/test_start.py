@@ -35,7 +35,7 @@ def _run(folder: Path) -> list[str]:
 def test_a_kept_program_loads_neither_llvm_nor_the_compiler(tmp_path: Path) -> None:
     first, second = _run(tmp_path), _run(tmp_path)
     assert first[:4] == second[:4] == ["[0.0,", "2.0,", "4.0,", "6.0]"]
-    makers = {"llvmlite.binding", "hlo.passes", "hlo.verifier", "hlo.backend.kernels"}
+    makers = {"hlo.backend.linking.llvm", "hlo.passes", "hlo.verifier", "hlo.backend.kernels"}
     assert makers <= set(first)
     writers = {"hlo.backend.ir.writer", "hlo.backend.ir.records", "hlo.backend.isa"}
     assert writers <= set(first)
