@@ -5,9 +5,11 @@ grammar, no NumPy and no LLVM (PEP 562).
 """
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hlo.forking import GATE  # its handlers stand before any thread imports more of this package
+from hlo.garbage import uncollected
 
 if TYPE_CHECKING:  # what checkers see of the names that __getattr__ serves
     from hlo.driver import (
@@ -115,14 +117,31 @@ _PUBLIC = {
 __all__ = sorted(_PUBLIC)  # names served by __getattr__ below
 
 
+# Homes of names that need no arrays.
+_LIGHT = frozenset({"hlo.errors", "hlo.printer.options"})
+
+
 def __getattr__(name: str) -> Any:
+    if name == "driver":  # `from hlo import driver` asks here first
+        return _imported("hlo.driver")
     home = _PUBLIC.get(name)
     if home is None:
         raise AttributeError(f"module 'hlo' has no attribute {name!r}")
     GATE.check()
-    value = getattr(import_module(home), name)
+    value = getattr(_imported(home), name)
     globals()[name] = value
     return value
+
+
+def _imported(home: str) -> ModuleType:
+    """A module, imported while Python's cycle collector rests: all that modules define is alive,
+    and walking through it took as long as a small program's passes. NumPy comes before: its own
+    import leaves garbage, whose memory is used again.
+    """
+    if home not in _LIGHT:
+        import_module("numpy")
+    with uncollected():
+        return import_module(home)
 
 
 def __dir__() -> list[str]:
