@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import os
-import resource
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -129,6 +128,8 @@ def _own_limits() -> list[tuple[int, int]]:
         pages = [int(n) for n in Path("/proc/self/statm").read_text().split()]
     except (OSError, ValueError):
         pages = []
+    import resource  # few programs take so much that anybody asks
+
     found: list[tuple[int, int]] = []
     for name, column in (("RLIMIT_AS", _PAGES_OF_SPACE), ("RLIMIT_DATA", _PAGES_OF_DATA)):
         soft, _ = resource.getrlimit(getattr(resource, name))

@@ -17,7 +17,6 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ops.custom_targets import own_target
 from hlo.ops.effects import has_effect, with_callees
-from hlo.ops.placing import located
 
 
 def check_runs(instructions: Iterable[Instruction]) -> None:
@@ -27,6 +26,8 @@ def check_runs(instructions: Iterable[Instruction]) -> None:
             try:
                 _check(step)
             except Violation as violation:
+                from hlo.ops.placing import located  # for faults alone
+
                 raise located(violation, step) from None
 
 

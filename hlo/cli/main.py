@@ -23,7 +23,8 @@ from hlo.cli.progress import progress_bars
 from hlo.cli.streams import discard, settle_streams
 from hlo.cli.terminal import say, usage_text
 from hlo.errors import HloError
-from hlo.garbage import end_uncollected
+from hlo.garbage import seldom_collected
+from hlo.idle_threads import let_sleep
 
 OPT_COMMANDS = {
     "bisect": "The pass, rewrite or kernel that breaks a program.",
@@ -258,7 +259,8 @@ def both(arguments: Sequence[str] | None = None) -> None:
 def _guarded(command: click.Command, arguments: Sequence[str] | None) -> None:
     """Run the command; turn whatever it raises into a message and an exit code."""
     settle_streams()
-    end_uncollected()
+    seldom_collected()
+    let_sleep()
     given = list(sys.argv[1:] if arguments is None else arguments)
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning

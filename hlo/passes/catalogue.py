@@ -110,6 +110,10 @@ class Catalogue(MutableMapping[str, Pass]):
             name: _COMMON.get(name) for name in sorted({*_COMMON, *NEEDS})
         }
 
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a pass, which is not imported for that."""
+        return name in self._found
+
     def __getitem__(self, name: str) -> Pass:
         found = self._found[name]
         return _rare(name) if found is None else found

@@ -130,6 +130,8 @@ def _named(name: str, options: dict[str, str]) -> Steps:
 
 def canonical_name(name: str) -> str | None:
     """The catalogue's spelling of a pass name, `-` and `_` interchangeable."""
+    if name in CATALOGUE:
+        return name
     folded = name.replace("_", "-")
     return next((n for n in CATALOGUE if n.replace("_", "-") == folded), None)
 

@@ -6,11 +6,15 @@ A frame serves one run at a time and is used again by the next. What does not ch
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from msgspec import Struct
 
 from hlo.once import lock
-from hlo.runtime.guard import GuardedMemory
+
+if TYPE_CHECKING:
+    from hlo.runtime.guard import GuardedMemory
 
 ALIGNMENT = 64
 NUMBER_SLOT = 1  # Where a table has its frame's number, which host calls are given.
@@ -76,6 +80,8 @@ class Frame:
 
     def _guard(self, layout: FrameLayout) -> None:
         """Every allocation in memory of its own, the page after its last byte forbidden."""
+        from hlo.runtime.guard import GuardedMemory  # for tests alone
+
         for allocation, size in layout.allocation_bytes.items():
             self.guards[allocation] = GuardedMemory(size)
         addresses = [

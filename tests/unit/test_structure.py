@@ -12,7 +12,7 @@ from tests.support.source_files import FILES, ROOT, source_file
 
 # Each layer may import itself and what stands before it.
 LAYERS = (
-    ("source", "garbage", "once", "forking", "choices", "progress", "hashing"),
+    ("source", "garbage", "once", "forking", "choices", "progress", "hashing", "idle_threads"),
     ("entered", "lazy_functions"),
     ("errors", "error_codes"),
     ("process_memory", "cache"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.loops.post_dominators import PostDominators
-from hlo.backend.loops.reading import arrays_of, names_read
 from hlo.backend.loops.schedule import Reduction
 from hlo.backend.loops.trace import trace
 from hlo.ir.instruction import Instruction
@@ -14,6 +12,9 @@ from hlo.ir.instruction import Instruction
 
 def shown(elemental: Elemental, reduction: Instruction, form: Reduction) -> Reduction:
     """How a reduce or reduce-window is made, with what it reads and leaves for later stages."""
+    from hlo.backend.loops.post_dominators import PostDominators
+    from hlo.backend.loops.reading import arrays_of, names_read  # for who looks at loops
+
     roots = arrays_of(reduction)
     met = trace(elemental.expression, roots)
     costly = {*met.heavy_at, *met.rounded_at}

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from hlo.backend.loops.domain import covers
 from hlo.backend.loops.nest_schedule import Keep, NestSchedule
-from hlo.backend.loops.post_dominators import PostDominators
 from hlo.indexing import affine
 from hlo.indexing.affine import Index
 from hlo.ir import dtype as dt
@@ -29,6 +28,8 @@ def choose_rows(schedule: NestSchedule) -> NestSchedule:
     trace = schedule.domain.trace
     if not trace.reductions or schedule.block or schedule.inner:
         return schedule
+    from hlo.backend.loops.post_dominators import PostDominators  # many programs get no further
+
     keeps: list[Keep] = []
     remarks: list[str] = []
     total = 0

@@ -17,7 +17,6 @@ from hlo.backend.planning.program import HostStep, Program
 from hlo.errors import HloError, Violation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.ops.placing import located
 from hlo.ops.table import OPS, KernelFamily
 from hlo.process_memory import LARGE, machine_bytes, memory_error, numpy_problem
 
@@ -72,6 +71,8 @@ def check_windows(module: Module) -> None:
                 try:
                     _check_window(instruction)
                 except Violation as violation:
+                    from hlo.ops.placing import located  # for faults alone
+
                     raise located(violation, instruction) from None
 
 

@@ -23,8 +23,9 @@ print(*sorted(sys.modules), file=sys.stderr)
 """
 # What stands in a help comes from here.
 LIGHT = {
-    "hlo.choices", "hlo.error_codes", "hlo.errors", "hlo.forking", "hlo.garbage", "hlo.once",
-    "hlo.printer", "hlo.printer.options", "hlo.progress", "hlo.runtime", "hlo.runtime.threads",
+    "hlo.choices", "hlo.error_codes", "hlo.errors", "hlo.forking", "hlo.garbage",
+    "hlo.idle_threads", "hlo.once", "hlo.printer", "hlo.printer.options", "hlo.progress",
+    "hlo.runtime", "hlo.runtime.threads",
     "hlo.source", "hlo.tools", "hlo.tools.bench", "hlo.tools.files", "hlo.tools.input_size",
     "hlo.tools.writing",
 }  # fmt: skip
