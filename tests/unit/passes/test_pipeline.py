@@ -1,6 +1,8 @@
 """The pipeline language, the catalogue's rules, the manager."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,3 +137,18 @@ def test_a_fixpoint_runs_no_more_rounds_than_it_may() -> None:
     finally:
         CATALOGUE["dce"] = before
     assert len(manager.runs) == 3
+
+
+NAMES = """
+import sys
+from hlo.passes.catalogue import CATALOGUE, NEEDS
+from hlo.passes.pipeline import parse_pipeline
+parse_pipeline("default")
+assert all(name in CATALOGUE for name in NEEDS) and "no-pass" not in CATALOGUE
+print("hlo.passes.pass_lookup" in sys.modules, "hlo.passes.while_loop_unroller" in sys.modules)
+"""
+
+
+def test_names_of_rare_passes_are_known_without_them() -> None:
+    done = subprocess.run([sys.executable, "-c", NAMES], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
