@@ -107,7 +107,7 @@ class _Fork:
         self.turn.acquire()
         deadline = time.monotonic() + PATIENCE_S
         self.is_quiet = self.gate.close(deadline) and self._imports_rest(deadline)
-        self.library = _library_lock()
+        self.library = library_lock()
         if self.library is not None and not self.library.acquire(
             timeout=max(_PAUSE_S, deadline - time.monotonic())
         ):
@@ -164,7 +164,7 @@ def _is_importing() -> bool:
     return False
 
 
-def _library_lock() -> Any:
+def library_lock() -> Any:
     """llvmlite's own lock, under which even its small calls are made; None: not loaded, or new."""
     library = getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None)
     found = getattr(getattr(library, "_lock", None), "_lock", None)

@@ -28,7 +28,7 @@ from hlo.backend.linking.options import (
     STATIC_MODEL,
 )
 from hlo.errors import HloError
-from hlo.forking import inside
+from hlo.forking import inside, library_lock
 from hlo.machine import Machine, described
 from hlo.once import lock, once
 from hlo.progress import tell
@@ -55,8 +55,10 @@ _options = list(OPTIONS)  # Those that LLVM has not been given yet.
 
 @once
 def initialise() -> None:
-    """Set LLVM up once, which ends the process when an option is given twice."""
-    with inside():
+    """Set LLVM up once, which ends the process when an option is given twice. It has lists of its
+    targets: nobody who uses llvmlite enters one meanwhile.
+    """
+    with inside(), library_lock() or contextlib.nullcontext():
         llvm.initialise_native()
         while _options:  # a fork after this finds none left, whatever it knows of the call
             llvm.set_option(_options.pop())
@@ -117,7 +119,7 @@ def host_machine() -> Machine:
 def initialise_all() -> None:
     """Set LLVM up for the instruction sets of other machines too."""
     initialise()
-    with inside():
+    with inside(), library_lock() or contextlib.nullcontext():
         llvm.initialise_all()
 
 
