@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from hlo.forking import GATE  # its handlers stand before any thread imports more of this package
 from hlo.garbage import uncollected
-from hlo.idle_threads import import_numpy
 
 if TYPE_CHECKING:  # what checkers see of the names that __getattr__ serves
     from hlo.driver import (
@@ -140,7 +139,7 @@ def _imported(home: str) -> ModuleType:
     import leaves garbage, whose memory is used again.
     """
     if home not in _LIGHT:
-        import_numpy()
+        import_module("numpy")
     with uncollected():
         return import_module(home)
 
