@@ -35,7 +35,9 @@ def roots_of(group: Iterable[Instruction], computation: Computation) -> list[Ins
 def fused_group(
     module: Module, computation: Computation, group: list[Instruction], block: Block
 ) -> Instruction:
-    """Make the group a called computation, to be run by such blocks."""
+    """Make the group a called computation, to be run by such blocks. The call stands behind all
+    others: who makes it sets the order.
+    """
     roots = roots_of(group, computation)
     body = Computation("blocked_computation", execution_thread=computation.execution_thread)
     twins: dict[Instruction, Instruction] = {}
@@ -87,7 +89,6 @@ def fused_group(
     for one in reversed(dict.fromkeys(copied)):  # what spreads a number before the number
         if not one.users and one not in stays:
             computation.remove(one)
-    computation.reorder(post_order(computation))
     return call
 
 

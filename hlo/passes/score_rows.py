@@ -73,21 +73,21 @@ def loop_over_rows(module: Module) -> bool:
     for computation in tuple(module.computations):
         if computation in left:
             continue
-        in_none: Met = {}
+        in_none: tuple[Met, Met] = {}, {}  # by which of the two dimensions is the rows
         for dot in [i for i in computation.instructions if i.opcode == "dot"]:
             if dot not in computation:
                 continue
             region = _region(dot, in_none)
             if region is not None and _fits(region, computation):
                 _RowLoops(module, computation, region).apply()
-                in_none = {}
+                in_none = {}, {}
                 changed = True
     if changed:
         cse(module)  # each number and place is made where it is used
     return changed
 
 
-def _region(dot: Instruction, in_none: Met) -> Region | None:
+def _region(dot: Instruction, in_none: tuple[Met, Met]) -> Region | None:
     """Around large scores; which of their two last dimensions is the rows, the region tells."""
     shape = dot.shape
     if not shape.is_array or shape.is_dynamic or shape.size_bytes < LEAST_SCORES_BYTES:
@@ -99,8 +99,9 @@ def _region(dot: Instruction, in_none: Met) -> Region | None:
     of_columns = [d for d in long if d >= batch + rows]
     if len(of_rows) != 1 or len(of_columns) != 1:
         return None
-    for roles in (Roles(of_rows[0], of_columns[0]), Roles(of_columns[0], of_rows[0])):
-        region = region_around(dot, roles, in_none, reach=Reach.ROWS)
+    both = (Roles(of_rows[0], of_columns[0]), Roles(of_columns[0], of_rows[0]))
+    for roles, met in zip(both, in_none, strict=True):
+        region = region_around(dot, roles, met, reach=Reach.ROWS)
         if region is not None:
             return _with_tables(region)
     return None

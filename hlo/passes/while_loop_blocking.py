@@ -19,6 +19,7 @@ from hlo.analysis.blocking import Spans, is_memory, loop_spans
 from hlo.analysis.loop_state import counter, element_index, unchanged_elements
 from hlo.analysis.work import NOTHING, Work, applied, taken_bytes, work_of
 from hlo.ir.computation import Computation
+from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.machine import COMMON
@@ -186,6 +187,7 @@ def _run_in_blocks(module: Module, loop: Instruction, spans: Spans, block: Block
     memory = [o for o in dict.fromkeys(state.operands) if is_memory(o)]
     starts = [*memory, *(z for z in zeros.values() if z.opcode == "broadcast")]
     fused_group(module, computation, [*starts, state, loop, *loop.users], block)
+    computation.reorder(post_order(computation))
 
 
 def _from_zero(loop: Instruction, number: int) -> Instruction:
