@@ -12,6 +12,7 @@ from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
 from hlo.passes import block_alike
 from hlo.passes import block_fusion as fusing
+from hlo.passes.block_call import fused_group
 from hlo.passes.large_values import block_fusion
 from tests.support.attention_programs import attention
 
@@ -175,3 +176,62 @@ def test_kernels_with_several_results_run_block_by_block_together(dims: str) -> 
     assert block is not None
     assert block.count >= 8
     driver.verify(module)
+
+
+def residual(layers: int) -> str:
+    """Layers that add to one large value: all that can be cut of it hangs together."""
+    a = "f32[512,1024]"
+    lines = ["HloModule residual", "ENTRY e {", f"  x0 = {a} parameter(0)"]
+    for n in range(layers):
+        lines += [
+            f"  w{n} = f32[1024,1024] parameter({n + 1})",
+            f"  d{n} = {a} dot(x{n}, w{n}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}",
+            f"  t{n} = {a} tanh(d{n})",
+            f"  x{n + 1} = {a} add(x{n}, t{n})",
+        ]
+    return "\n".join([*lines, f"  ROOT r = {a} negate(x{layers})", "}"])
+
+
+def test_what_hangs_together_too_far_is_gone_through_once_for_all_of_its_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not from each value again, as long as no group is made of some of it."""
+    asked: list[tuple[Instruction, tuple[int, ...]]] = []
+    is_cut = block_alike.Known.is_cut
+
+    def counted(known: block_alike.Known, one: Instruction, block: Block) -> bool:
+        asked.append((one, block.lead))
+        return is_cut(known, one, block)
+
+    module = driver.parse(residual(40))
+    monkeypatch.setattr(block_alike.Known, "is_cut", counted)
+    block_fusion(module)
+    driver.verify(module)
+    groups = sum(i.opcode == "fusion" for i in module.entry.instructions)
+    assert groups > 10
+    assert fusing.MOST_MEMBERS < len(asked) < 3 * groups * fusing.MOST_MEMBERS // 2
+
+
+def test_the_order_stays_valid_while_groups_become_calls() -> None:
+    """What stands between members goes before the call, or behind it if it needs a member."""
+    module = driver.parse("""HloModule between
+ENTRY e {
+  p = f32[8] parameter(0)
+  a = f32[8] exponential(p)
+  needs = f32[8] sine(a)
+  free = f32[8] cosine(p)
+  last = f32[8] negate(needs)
+  b = f32[8] add(a, free)
+  ROOT r = (f32[8], f32[8], f32[8]) tuple(a, b, last) }""")
+    by_name = {i.name: i for i in module.entry.instructions}
+    group = [by_name["a"], by_name["b"]]
+    order = fusing._Order(module.entry)
+    call = fused_group(module, module.entry, group, Block((8,), (1,)))
+    order.replace(group, call)
+    names = [one.name for one in order.instructions]
+    assert names.index("free") < names.index(call.name) < names.index("needs")
+    assert names.index("needs") < names.index("last")
+    assert set(order.instructions) == set(module.entry.instructions)
+    places = {one: place for place, one in enumerate(order.instructions)}
+    for one in order.instructions:
+        assert all(places[operand] < places[one] for operand in one.operands)
