@@ -8,6 +8,8 @@ module, which saves what a module costs, and modules are compiled on all process
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
 from hlo.backend.compilation import Compilation
@@ -16,26 +18,35 @@ from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.linking.toolchain import Effort, effort
-from hlo.backend.planning.program import kernel_steps
+from hlo.backend.planning.program import Program, kernel_steps
 
 _HEAD = f"{'kernel':<44}{'lines':>7}{'read':>10}{'middle-end':>12}{'code':>10}{'bytes':>9}"
 
 
 def code_times(made: Compilation) -> str:
-    """A row for each of the program's kernels, and their sum."""
-    names: dict[int, str] = {}
-    for step in kernel_steps(made.program):
-        names.setdefault(step.kernel, step.instruction.name)
+    """A row for each of the program's kernels and of the functions that they call, and their sum."""
     found: dict[str, tuple[str, int, Effort]] = {}
-    for number, name in names.items():
-        kernel = made.program.kernels[number]
+    for label, kernel in _labelled(made.program):
         if symbol(kernel) not in found:  # equal kernels are compiled once
-            label = f"k{number} ({name})"
             found[symbol(kernel)] = (label, kernel.length, effort(_alone(kernel, made)))
     rows = sorted(found.values(), key=lambda row: -row[2].seconds)
     total = sum(row[2].seconds for row in rows)
     lines = [_HEAD, *(_row(*row) for row in rows)]
     return "\n".join([*lines, f"{f'total of {len(rows)}':<44}{1e3 * total:>36.1f} ms", ""])
+
+
+def _labelled(program: Program) -> Iterator[tuple[str, Kernel]]:
+    """The kernels by number and the instruction that they are for; functions that they call have
+    the number of a part beside it.
+    """
+    names: dict[int, str] = {}
+    for step in kernel_steps(program):
+        names.setdefault(step.kernel, step.instruction.name)
+    for number, name in names.items():
+        kernel = program.kernels[number]
+        yield f"k{number} ({name})", kernel
+        for part, function in enumerate(kernel.functions):
+            yield f"k{number} part {part} ({name})", function
 
 
 def _alone(kernel: Kernel, made: Compilation) -> IrModule:

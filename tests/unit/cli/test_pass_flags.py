@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.attention_programs import attention
 from tests.support.command import call
 
 TEXT = """HloModule m
@@ -55,3 +56,12 @@ ENTRY e {
     assert {row[1] for row in rows} == {"(a)", "(s)"}
     assert all(int(row[2].replace(",", "")) > 9 and int(row[-1].replace(",", "")) for row in rows)
     assert next(line for line in lines[at:] if line.startswith("total of 2 "))
+
+
+def test_functions_that_a_kernel_calls_are_timed_too(tmp_path: Path) -> None:
+    """A block's work is in them: the kernel itself is a list of calls."""
+    path = tmp_path / "m.hlo"
+    path.write_text(attention(4, 600))
+    err = call("hlo-opt", str(path), "--emit=asm", "--time-passes", "-o", str(tmp_path / "o")).err
+    rows = [line.split("(blocked_fusion)") for line in err.splitlines() if line.startswith("k0 ")]
+    assert {row[0].strip() for row in rows} == {"k0", *(f"k0 part {n}" for n in range(3))}
