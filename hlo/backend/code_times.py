@@ -24,7 +24,7 @@ _HEAD = f"{'kernel':<44}{'lines':>7}{'read':>10}{'middle-end':>12}{'code':>10}{'
 
 
 def code_times(made: Compilation) -> str:
-    """A row for each of the program's kernels and of the functions that they call, and their sum."""
+    """A row for each of the program's kernels, and of the functions that they call; their sum."""
     found: dict[str, tuple[str, int, Effort]] = {}
     for label, kernel in _labelled(made.program):
         if symbol(kernel) not in found:  # equal kernels are compiled once
