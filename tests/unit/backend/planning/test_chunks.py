@@ -45,3 +45,10 @@ def test_threads_pack_a_shared_factor_once_each() -> None:
     steps = [s for s in program.steps if isinstance(s, KernelStep)]
     (product,) = [s for s in steps if program.kernels[s.kernel].packed_bytes]
     assert product.units > product.chunks == 2
+
+
+def test_a_few_per_cent_of_packing_again_make_chunks_whole_runs() -> None:
+    """Four runs of four units: a chunk of half a run would pack it on two threads."""
+    packs = Kernel(NONE, 16, packed_bytes=1 << 19, packed_runs=4)
+    assert chunks_of(packs, 2_800.0, 2, 8, RATES) == 4
+    assert chunks_of(packs, 28_000.0, 2, 8, RATES) == 8  # of what takes long it is nothing
