@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from hlo.backend.ahead.merging import merged
 from hlo.backend.entry import copying_ir, float_libcalls_ir, int128_libcalls_ir
 from hlo.backend.entry.c_call_ir import ALIGNMENT
+from hlo.backend.ir.grouping import expected_us
 from hlo.backend.ir.ir_module import LAPACK, IrModule
 from hlo.backend.ir.procedure import Unit
 from hlo.backend.linking import llvm, toolchain
@@ -90,8 +91,8 @@ def object_code(parts: Sequence[Part], exported: Sequence[str], machine: Machine
             _hide(ref, _names_of(part) - set(part.exported), shared, part.label)
             return target.emit_object(ref)
 
-    lengths = [sum(map(_lines, unit)) for _, unit in units]
-    bodies = toolchain.in_parallel(made, lengths)
+    costs = [sum(map(expected_us, unit)) for _, unit in units]
+    bodies = toolchain.in_parallel(made, costs)
     if len(parts) == 1:
         return merged(bodies, exported)
     owners = [part for part, _ in units]

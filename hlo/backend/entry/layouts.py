@@ -7,7 +7,14 @@ and native.py looks whether objects are laid out so. Sources: CPython's and NumP
 from __future__ import annotations
 
 from hlo.backend.ir.interface import Field
-from hlo.backend.planning.slots import SLOT_DEADLINE, SLOT_FUEL, SLOT_MAIN, SLOT_NEXT, SLOT_STOP
+from hlo.backend.planning.slots import (
+    SLOT_CALLS,
+    SLOT_DEADLINE,
+    SLOT_FUEL,
+    SLOT_MAIN,
+    SLOT_NEXT,
+    SLOT_STOP,
+)
 
 
 class Record:
@@ -143,3 +150,15 @@ class Frame:
     next = Field(8 * SLOT_NEXT)
     deadline = Field(8 * SLOT_DEADLINE)
     main = Field(8 * SLOT_MAIN, "ptr")
+    calls = Field(8 * SLOT_CALLS, "ptr")
+
+
+class ListedCall:
+    """A row of a listed program's calls, behind the word that counts them: the kernel, the slot
+    where its addresses begin, how many units it has.
+    """
+
+    kernel = Field(0, "ptr")
+    slot = Field(8)
+    units = Field(16)
+    words = 3

@@ -4,7 +4,8 @@
 
 `i32 @hlo_entry(ptr %frame)` runs the steps on a frame's table and gives 0, or what a host call
 that failed gave; `i32 @hlo_fill(ptr)` fills the tables that kernels read, where there are any. Long
-lists of steps are cut into functions, because LLVM's time grows faster than a function's length.
+lists of steps are cut into functions, because LLVM's time grows faster than a function's length. A
+program that is a list of kernels, and is wanted soon, has no entry (call_list_ir.py).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from hlo.backend.entry.loop_ir import (
 from hlo.backend.entry.process import POLL_STEP
 from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
 from hlo.backend.ir.definitions import symbol
-from hlo.backend.ir.grouping import MOST_LINES, grouped, processors
+from hlo.backend.ir.grouping import GLUE, KERNELS, OPTIMISED, Shares, processors
 from hlo.backend.ir.interface import MEMCPY, NULL, Prototype, prototype
 from hlo.backend.ir.ir_module import AWAKE, ENTRY, FILL, PARALLEL, WAKE, IrModule
 from hlo.backend.ir.kernel import Kernel
@@ -51,12 +52,9 @@ from hlo.backend.planning.program import (
     LoopStep,
     Program,
     Step,
+    kernel_steps,
 )
-from hlo.backend.planning.slots import (
-    SLOT_FRAME,
-    SLOT_HANDLERS,
-    SLOT_HOST,
-)
+from hlo.backend.planning.slots import SLOT_FRAME, SLOT_HANDLERS, SLOT_HOST
 from hlo.backend.planning.team import Team
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ INLINED_LINES = 4000  # The most lines of short loops in one program.
 LEAST_CUT, MOST_CUT = 150, 400  # Lines of a kernel that may stay whole; 400 take 11 ms.
 # In per cent of a processor's share of the lines: longer kernels are cut, into pieces so long.
 LONG_SHARE, PIECE_SHARE = 140, 60
-GLUE_LINES = 24  # Lines of an entry that is no module of its own.
+GLUE_LINES, MOST_GLUE = 24, 500  # Lines of an entry that is no module of its own; of each module.
 
 
 def emit(
@@ -124,12 +122,13 @@ def _modules(entry: _Entry, workers: int) -> tuple[IrModule, ...]:
     plain = shared({n: k for n, k in called.items() if n not in scalar and n not in glue})
     entry.inlined, often = shared_often(entry.inlined)
     plain = _cut_to_shares(often | plain, workers)
-    rest = [kernel_module(group, optimised=True) for group in grouped(scalar, workers)]
-    modules = [kernel_module(group) for group in grouped(plain, workers)]
-    glued = [kernel_module(group, is_glue=True) for group in grouped(glue, workers)]
-    modules = modules + glued if not entry.has_loops else glued + modules
-    modules = [*rest, *loop_modules(entry.loops, entry.inlined), *modules]
-    if entry.length() > GLUE_LINES and (plain or glue):
+    rest = loop_modules(entry.loops, entry.inlined)
+    shares = Shares(workers, rest)
+    rest += [kernel_module(g, optimised=True) for g in shares.grouped(scalar, OPTIMISED)]
+    modules = [kernel_module(group) for group in shares.grouped(plain, KERNELS)]
+    glued = [kernel_module(group, is_glue=True) for group in shares.grouped(glue, GLUE)]
+    modules = [*rest, *(modules + glued if not entry.has_loops else glued + modules)]
+    if not entry.functions or (entry.length() > GLUE_LINES and (plain or glue)):
         return (*modules, *entry.modules())
     last = modules.pop() if plain or glue else kernel_module({}, is_glue=entry.is_brief)
     declares = [line for line in last.text.split("\n") if line.startswith("declare ")]
@@ -221,7 +220,10 @@ class _Entry:
             self.declarations[POLL_STEP.symbol] = watch_ir.POLLS
 
     def write(self) -> None:
-        """Write all functions."""
+        """Write all functions; of a list of calls, which the process's own function runs, none."""
+        if self.is_brief and not self.flushed and self.program.is_listed:
+            self.called = {step.kernel: None for step in kernel_steps(self.program)}
+            return
         for steps in self.program.routines:
             self.routines.append(self._outlined(steps, "routine"))
         body = self._begun()
@@ -269,18 +271,17 @@ class _Entry:
         self.functions[symbol] = function.p.printed(_of_frame(symbol), attributes=quick)
 
     def modules(self) -> list[IrModule]:
-        """The functions in modules of MOST_LINES: one alone would keep a processor waiting."""
+        """The functions in modules of MOST_GLUE: one alone would keep a processor waiting."""
         groups: list[list[str]] = [[]]
         lines = 0
         for name, text in self.functions.items():
-            if groups[-1] and lines + text.count("\n") > MOST_LINES:
+            if groups[-1] and lines + text.count("\n") > MOST_GLUE:
                 groups.append([])
                 lines = 0
             groups[-1].append(name)
             lines += text.count("\n")
-        return [
-            IrModule(self.text(group, frozenset()), tuple(group), is_glue=True) for group in groups
-        ]
+        made = (IrModule(self.text(g, frozenset()), tuple(g), is_glue=True) for g in groups if g)
+        return list(made)
 
     def text(self, symbols: Sequence[str], defined: frozenset[str]) -> str:
         """Some of the functions, and declarations of what is not defined beside them."""

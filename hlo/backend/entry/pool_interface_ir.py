@@ -11,7 +11,7 @@ that both functions look into hold its functions then.
 
 from __future__ import annotations
 
-from hlo.backend.entry import run_ir
+from hlo.backend.entry import call_list_ir, run_ir
 from hlo.backend.entry.process import PIECES, POOL_CELLS, POOL_CELLS_BYTES, PoolCells
 from hlo.backend.ir.interface import NULL
 from hlo.backend.ir.ir_module import AWAKE, PARALLEL
@@ -22,9 +22,12 @@ ASKED = 16  # Short programs until the pool is made.
 
 
 def text(architecture: str) -> str:
-    """The door, and what stops runs, for an architecture as `platform.machine()` calls it."""
+    """The door, what stops runs and what runs lists of calls, for an architecture as
+    `platform.machine()` calls it.
+    """
     unit = Unit()
     run_ir.define(unit, architecture)
+    call_list_ir.define(unit)
     unit.data(POOL_CELLS, f"global [{POOL_CELLS_BYTES} x i8] zeroinitializer, align 64")
     unit.define(PARALLEL, _parallel)
     unit.define(AWAKE, _awake)

@@ -1,7 +1,7 @@
 """The functions that all programs of a process share, as their callers know them: symbols,
 prototypes and words of memory.
 
-Who writes them: call_ir.py, block_ir.py, scalar_ir.py, run_ir.py, pool_ir.py and
+Who writes them: call_ir.py, block_ir.py, scalar_ir.py, run_ir.py, call_list_ir.py, pool_ir.py and
 pool_interface_ir.py, none of which is needed where their objects were kept.
 """
 
@@ -103,6 +103,10 @@ POOL_THREADS = "hlo_pool_threads"
 POOL_PROCESSORS = "hlo_pool_processors"
 WORKERS_KNOWN = 256  # Further ones run wherever the system puts them.
 PROCESSOR_WORDS = 16  # Of 64 processors each.
+
+# -- programs that are lists of calls (call_list_ir.py) ------------------------------------------
+
+RUN_LISTED = prototype("i32", "hlo_run_listed", "ptr")
 
 # -- the door to the pool (pool_interface_ir.py) ---------------------------------------------------
 

@@ -4,27 +4,76 @@ from __future__ import annotations
 
 import heapq
 import os
+from collections.abc import Iterable
 
+from msgspec import Struct
+
+from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
 from hlo.once import once
 
-SETUP_LINES = 8  # Lines that a function costs beside its own.
-LEAST_LINES, MOST_LINES = 60, 500  # Lines of a module; 500 take 15 ms of code generation.
+# Microseconds of kernels that are worth a module of their own on another processor, and of a module
+# that keeps the other processors waiting for long where it is compiled last.
+LEAST_US, MOST_US = 900, 50_000
 
 
-def grouped(kernels: dict[str, Kernel], workers: int) -> list[dict[str, Kernel]]:
-    """Kernels in groups of like length, one for each worker: a module costs 1 ms of set-up."""
-    lines = {name: k.length + SETUP_LINES for name, k in kernels.items()}
-    total = sum(lines.values())
-    rounds = -(-total // (MOST_LINES * workers))  # In each of them every worker compiles a module.
-    count = max(min(rounds * workers, total // LEAST_LINES), 1)
-    groups: list[dict[str, Kernel]] = [{} for _ in range(min(count, len(kernels)))]
-    shortest = [(0, number) for number in range(len(groups))]  # a heap
-    for name in sorted(lines, key=lines.__getitem__, reverse=True):
-        length, number = shortest[0]
-        groups[number][name] = kernels[name]
-        heapq.heapreplace(shortest, (length + lines[name], number))
-    return groups
+class Cost(Struct, frozen=True):
+    """Microseconds that LLVM takes for code of one kind: for a module before its first function,
+    for each function, for each line.
+    """
+
+    module: int
+    function: int
+    line: int
+
+    def of_kernel(self, kernel: Kernel) -> int:
+        """What a kernel adds to its module."""
+        return self.function + self.line * kernel.length
+
+
+# Kernels as they are, plain code, and what the middle-end sees first (Sapphire Rapids; only how
+# they compare counts).
+KERNELS, GLUE, OPTIMISED = Cost(1000, 600, 20), Cost(250, 180, 8), Cost(5000, 0, 60)
+
+
+def expected_us(module: IrModule) -> int:
+    """About how long LLVM takes for a module."""
+    cost = OPTIMISED if module.optimised else GLUE if module.is_glue else KERNELS
+    functions = module.text.count("define ")
+    return cost.module + cost.function * functions + cost.line * module.text.count("\n")
+
+
+class Shares:
+    """What each processor has to compile so far, in microseconds: modules to begin with."""
+
+    def __init__(self, workers: int, modules: Iterable[IrModule] = ()) -> None:
+        self._loads = [0] * workers
+        for module in modules:
+            self._add(expected_us(module))
+
+    def _add(self, us: int) -> None:
+        """So much more, for who has least to do."""
+        heapq.heapreplace(self._loads, self._loads[0] + us)
+
+    def grouped(self, kernels: dict[str, Kernel], cost: Cost) -> list[dict[str, Kernel]]:
+        """Kernels in groups, a module each, after which all have as much to do."""
+        if not kernels:
+            return []
+        own = {name: cost.of_kernel(k) for name, k in kernels.items()}
+        total, workers = sum(own.values()), len(self._loads)
+        rounds = -(-total // (MOST_US * workers))  # In each of them every worker has a module.
+        count = min(max(min(rounds * workers, total // LEAST_US), 1), len(kernels))
+        groups: list[dict[str, Kernel]] = [{} for _ in range(count)]
+        loads = (sorted(self._loads) + [0] * count)[:count]
+        least = [(load + cost.module, number) for number, load in enumerate(loads)]
+        for name in sorted(own, key=own.__getitem__, reverse=True):
+            load, number = least[0]
+            groups[number][name] = kernels[name]
+            heapq.heapreplace(least, (load + own[name], number))
+        found = [group for group in groups if group]
+        for group in found:
+            self._add(cost.module + sum(own[name] for name in group))
+        return found
 
 
 @once

@@ -87,8 +87,11 @@ def link(
         native.runs()  # its code calls them
     code = Code(bodies, labels)
     code.run_once(FILL)
-    entry = code.address(ENTRY)
-    layout = table.frame_layout(counters, 0 if handlers is None else handlers.table.ctypes.data)
+    entry, calls = code.find(ENTRY), None
+    if not entry:
+        entry, calls = native.runs().run_listed, _listed_calls(table, code)
+    records = 0 if handlers is None else handlers.table.ctypes.data
+    layout = table.frame_layout(counters, records, calls)
     call = native.native_call()
     fast = None
     if call is not None:
@@ -104,8 +107,16 @@ def link(
         host=host,
         fast_call=fast,
         stops=native.runs().enter if table.watched else None,
-        keeps=(code, table, counters, handlers),
+        keeps=(code, table, counters, handlers, calls),
     )
+
+
+def _listed_calls(table: LinkTable, code: Code) -> np.ndarray:
+    """The calls of a listed program as the process's own function reads them (ListedCall)."""
+    words = [len(table.calls)]
+    for symbol, slot, units in table.calls:
+        words += (code.address(symbol), slot, units)
+    return np.array(words, np.uint64)
 
 
 def _donated_leaves(module: Module) -> dict[int, int]:

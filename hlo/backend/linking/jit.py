@@ -37,9 +37,13 @@ class Code:
         """Where a function or a variable lies."""
         return self._linked.address(symbol)
 
+    def find(self, symbol: str) -> int:
+        """Where a function lies; 0 where no object defines it."""
+        return self._linked.find(symbol)
+
     def run_once(self, symbol: str) -> None:
         """Call a function of the objects, if they define it; variables never change after it."""
-        address = self._linked.find(symbol)
+        address = self.find(symbol)
         if address:
             ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)(None)
             self._linked.seal()

@@ -12,7 +12,13 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from hlo.backend.planning.slots import HEADER_SLOTS, SLOT_COUNTERS, SLOT_HANDLERS, SLOT_THREADS
+from hlo.backend.planning.slots import (
+    HEADER_SLOTS,
+    SLOT_CALLS,
+    SLOT_COUNTERS,
+    SLOT_HANDLERS,
+    SLOT_THREADS,
+)
 from hlo.backend.planning.team import Team
 from hlo.runtime.frames import FrameLayout
 from hlo.runtime.memory import MemoryReport
@@ -23,7 +29,7 @@ Pairs = tuple[tuple[int, int], ...]
 class LinkTable(Struct, frozen=True):
     """arena: (slot, offset, allocation); allocations: (allocation, bytes); fixed: (slot, number of
     the constant); arguments, results: (slot, number of the leaf). constants: their arrays, bytes
-    only.
+    only. calls: of a listed program, (symbol, slot, units) of each kernel that it runs.
     """
 
     slots: int
@@ -39,16 +45,23 @@ class LinkTable(Struct, frozen=True):
     cost_us: float
     memory: MemoryReport
     constants: tuple[np.ndarray, ...]
+    calls: tuple[tuple[str, int, int], ...] = ()
 
-    def frame_layout(self, counters: np.ndarray | None = None, handlers: int = 0) -> FrameLayout:
+    def frame_layout(
+        self,
+        counters: np.ndarray | None = None,
+        handlers: int = 0,
+        calls: np.ndarray | None = None,
+    ) -> FrameLayout:
         """What every slot holds, with the addresses of this process. counters: a timed entry's;
-        handlers: where the records of handlers are.
+        handlers: where the records of handlers are; calls: those of a list that is no code.
         """
         starts = [c.__array_interface__["data"][0] for c in self.constants]
         head = [0] * HEADER_SLOTS
         head[SLOT_THREADS] = self.threads
         head[SLOT_COUNTERS] = 0 if counters is None else counters.ctypes.data
         head[SLOT_HANDLERS] = handlers
+        head[SLOT_CALLS] = 0 if calls is None else calls.ctypes.data
         return FrameLayout(
             self.slots,
             self.arena_bytes,

@@ -103,6 +103,7 @@ class Runs:
         own = (process.ENTER, process.POLL, process.POLL_STEP, process.PIECES, PARALLEL, AWAKE)
         for function in own:
             define_symbol(function.symbol, self._code.address(function.symbol))
+        self.run_listed = self._code.address(process.RUN_LISTED.symbol)
         self._state = self._code.address(process.RUN_STATE)
         for key in (process.RunState.run_key, process.RunState.limit_key):
             library.pthread_key_create(ctypes.c_void_p(self._state + key.offset), None)

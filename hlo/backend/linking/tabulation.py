@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from hlo.backend.ir.definitions import symbol
 from hlo.backend.linking.link_table import LinkTable
 from hlo.backend.planning.allocations import AllocationKind
 from hlo.backend.planning.constants import constants
 from hlo.backend.planning.memory import memory_report
 from hlo.backend.planning.packing import aligned
-from hlo.backend.planning.program import Program
+from hlo.backend.planning.program import Program, kernel_steps
 from hlo.backend.planning.slots import HEADER_SLOTS
 
 
@@ -62,4 +63,13 @@ def link_table(program: Program) -> LinkTable:
         program.cost_us,
         memory_report(program, held.total_bytes),
         held.arrays,
+        _calls(program),
     )
+
+
+def _calls(program: Program) -> tuple[tuple[str, int, int], ...]:
+    """The kernels that a listed program runs."""
+    if not program.is_listed:
+        return ()
+    names = [symbol(kernel) for kernel in program.kernels]
+    return tuple((names[s.kernel], s.slot, s.units) for s in kernel_steps(program))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.backend.ir.grouping import expected_us
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.isa.target import Target
 from hlo.backend.linking import elf, llvm
@@ -39,8 +40,8 @@ _MODELS = {"riscv64": RISCV_MODEL, "wasm32": STATIC_MODEL}
 # upper halves of vector registers: six of them made a loop of 200 instructions 25 times as long
 # (Zen 3).
 _UNWANTED = {"sse4a"}
-# Lines of IR, about 2 ms with what each module costs, that are worth a thread.
-LINES_FOR_A_THREAD = 50
+# Microseconds of all modules but the longest that are worth a thread.
+THREAD_US = 700
 # Lines of a module whose loops LLVM may unroll: those of short loops' functions, whose kernels
 # have loops of few trips, so that all places are known then. Solvers of 60 steps a trip took up to
 # 1.7 times as long without, and compile as fast.
@@ -272,8 +273,8 @@ def assembly(module: IrModule, *, is_verbose: bool = False) -> str:
 
 def object_codes(modules: Sequence[IrModule]) -> list[bytes]:
     """The object files of all modules."""
-    lengths = [m.text.count("\n") for m in modules]
-    return in_parallel(lambda number: object_code(modules[number]), lengths)
+    costs = [expected_us(module) for module in modules]
+    return in_parallel(lambda number: object_code(modules[number]), costs)
 
 
 class Worker(threading.Thread):
@@ -299,15 +300,15 @@ class Worker(threading.Thread):
             raise self._error
 
 
-def in_parallel(code: Callable[[int], bytes], lengths: Sequence[int]) -> list[bytes]:
+def in_parallel(code: Callable[[int], bytes], costs: Sequence[int]) -> list[bytes]:
     """What a function makes of modules by number, on as many threads as there are processors.
 
-    lengths: lines of the modules.
+    costs: of the modules, in microseconds.
     """
     made: dict[int, bytes] = {}
-    tell("machine code", 0, len(lengths))
-    # The largest first, taken from the end.
-    waiting = sorted(range(len(lengths)), key=lengths.__getitem__)
+    tell("machine code", 0, len(costs))
+    # The longest first, taken from the end.
+    waiting = sorted(range(len(costs)), key=costs.__getitem__)
 
     def work() -> None:
         while True:
@@ -316,10 +317,10 @@ def in_parallel(code: Callable[[int], bytes], lengths: Sequence[int]) -> list[by
             except IndexError:
                 return
             made[number] = code(number)
-            tell("machine code", len(made), len(lengths))
+            tell("machine code", len(made), len(costs))
 
-    heavy = sum(length > LINES_FOR_A_THREAD for length in lengths)
-    workers = min(heavy, len(os.sched_getaffinity(0)))
+    spare = sum(costs) - max(costs, default=0)
+    workers = min(len(costs), len(os.sched_getaffinity(0))) if spare > THREAD_US else 1
     if workers < 2:
         work()
     else:
@@ -331,5 +332,5 @@ def in_parallel(code: Callable[[int], bytes], lengths: Sequence[int]) -> list[by
                 other.join()
         for other in others:
             other.check()
-    tell("machine code", len(made), len(lengths))
-    return [made[n] for n in range(len(lengths))]
+    tell("machine code", len(made), len(costs))
+    return [made[n] for n in range(len(costs))]

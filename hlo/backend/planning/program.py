@@ -144,6 +144,15 @@ class Program(Struct, frozen=True, eq=False):
     share_us: float = 0.0
 
     @property
+    def is_listed(self) -> bool:
+        """Whether it is a list of kernels, run one after the other on the caller's thread, and
+        nothing else: such a list needs no code of its own.
+        """
+        if self.watched or self.team is not Team.ALONE or not self.steps:
+            return False
+        return all(isinstance(step, KernelStep) and step.chunks == 1 for step in self.steps)
+
+    @property
     def working_bytes(self) -> int:
         """Bytes of the scratch memory of all threads that have any: one alone where none split."""
         return max((-number for number in self.table if number < 0), default=0) * self.scratch_bytes

@@ -15,3 +15,5 @@ SLOT_HANDLERS = 10
 # call. Where addresses are of 32 bits, why a run has to stop and the work left, which are of 64,
 # take the rows from 8 to 11. The rest is spare.
 SLOT_HOST_LOOPS, SLOT_CANCEL = 12, 13
+# Of a listed program: its calls (hlo/backend/entry/call_list_ir.py).
+SLOT_CALLS = 14

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hlo.backend.entry.kernel_modules import kernel_module
 from hlo.backend.entry.llvm_ir import ENTRY, STEPS_PER_FUNCTION, emit
+from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.linking import toolchain
-from hlo.backend.planning.program import LoopStep, Program
+from hlo.backend.linking.compile import objects
+from hlo.backend.linking.installing import link
+from hlo.backend.linking.tabulation import link_table
+from hlo.backend.planning.program import LoopStep, Program, kernel_steps
 from hlo.backend.planning.steps import program_of
 from hlo.interpreter.evaluate import evaluate
 from hlo.machine import COMMON
@@ -40,11 +45,13 @@ def test_equal_kernels_are_written_once() -> None:
 
 def test_long_programs_are_cut_into_functions() -> None:
     text = chain(3 * STEPS_PER_FUNCTION)
-    written = "\n".join(m.text for m in emit(program(text)))
-    assert written.count("define i32 @hlo_part") >= 3
+    made = program(text)
+    modules = emit(made, workers=2)
+    assert "\n".join(m.text for m in modules).count("define i32 @hlo_part") >= 3
+    table = replace(link_table(made), calls=())
+    executable = link(parse(text), table, objects(modules, cache=False))
     x = f32(0.25, 0.5, 1)
-    expected = evaluate(parse(text), x)
-    np.testing.assert_array_equal(compiled(text)(x), expected)
+    np.testing.assert_array_equal(executable(x), evaluate(parse(text), x))
 
 
 def test_ten_thousand_kernels_compile() -> None:
@@ -53,15 +60,38 @@ def test_ten_thousand_kernels_compile() -> None:
 
 
 def test_small_programs_are_one_module() -> None:
-    modules = emit(program(chain(3)))
+    modules = emit(program(chain(3)), workers=1)
     assert len(modules) == 1
     assert ENTRY in modules[0].symbols
+
+
+def test_lists_of_kernels_have_no_entry() -> None:
+    made = program(chain(90))
+    assert made.is_listed
+    assert not any(m.is_glue or ENTRY in m.symbols for m in emit(made))
+    table = link_table(made)
+    assert [slot for _, slot, _ in table.calls] == [s.slot for s in kernel_steps(made)]
+    assert {name for name, _, _ in table.calls} == {symbol(kernel) for kernel in made.kernels}
+    x = f32(0.25, 0.5, 1)
+    expected = evaluate(parse(chain(90)), x)
+    np.testing.assert_array_equal(compiled(chain(90))(x), expected)
+
+
+def test_loops_files_and_flushed_runs_have_one() -> None:
+    loop = program(COUNTING)
+    assert not loop.is_listed
+    assert link_table(loop).calls == ()
+    flushed = toolchain.host_target().isa.float_mode
+    listed = program(chain(3))
+    for modules in (emit(loop), emit(listed, workers=1), emit(listed, flushed=flushed)):
+        assert any(ENTRY in m.symbols for m in modules)
 
 
 @pytest.mark.parametrize("flushes", [False, True])
 def test_modules_verify(*, flushes: bool) -> None:
     flushed = toolchain.host_target().isa.float_mode if flushes else None
-    verified = [str(toolchain.parsed(m)) for m in emit(program(chain(5)), flushed=flushed)]
+    modules = emit(program(chain(5)), flushed=flushed, workers=1)
+    verified = [str(toolchain.parsed(m)) for m in modules]
     assert any(f"@{ENTRY}(" in text for text in verified)
 
 

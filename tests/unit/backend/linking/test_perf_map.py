@@ -35,7 +35,7 @@ def test_kernels_bear_the_names_of_instructions() -> None:
         assert all(at > 0 and size > 0 for at, size in places)
         assert all(a + size <= b for (a, size), (b, _) in pairwise(places))
         names = {name for _, _, name in rows}
-        assert {"hlo_entry", "hlo_call"} <= names
+        assert {"hlo_run_listed", "hlo_call"} <= names
         assert any(name.startswith("named:wave tanh") for name in names)
 
 
