@@ -19,16 +19,25 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from hlo.analysis.sort_orders import Order
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.sorting import network
-from hlo.backend.kernels.sorting.keys import element_of, key_of, key_of_code
+from hlo.backend.kernels.sorting.keys import (
+    code_of,
+    element_of,
+    element_of_signed,
+    key_of,
+    key_of_code,
+    signed_key_of_code,
+)
 from hlo.backend.kernels.sorting.row import Row
 from hlo.backend.kernels.sorting.row_kernel import RowKernel
 from hlo.backend.lanes import types
 from hlo.backend.lanes.open_loops import when
 from hlo.backend.lanes.transposed import transposed
+from hlo.backend.lanes.types import Lanes
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 
@@ -178,8 +187,9 @@ class TogetherSort(Struct):
 
             nest.loop(0, self.form.lanes, 1, [], row)
 
-        when(nest, differs, one_by_one)
-        when(nest, w.binary("xor", differs, w.int(1, "i1")), sort)
+        is_other = _any(w, w.compare("icmp ne", differs, w.zero(differs.type)))
+        when(nest, is_other, one_by_one)
+        when(nest, w.binary("xor", is_other, w.int(1, "i1")), sort)
 
     def _sort_positions(self, first: Value, found: list[Value]) -> None:
         """Sort records, of values or in memory, and have all operands follow them."""
@@ -220,9 +230,11 @@ class TogetherSort(Struct):
         return carried if count % width == 0 else body(nest.w.int(count - width), carried)
 
     def _read(self, first: Value, *, is_written_out: bool) -> tuple[list[Value], Value]:
-        """The rows' keys, as values or in memory, and whether any is not its element's own."""
+        """The rows' keys, as values or in memory, and the bits in which elements differ from those
+        that come back from their keys.
+        """
         w, found = self.build.nest.w, dict[int, Value]()
-        differs = w.int(0, "i1")
+        differs = w.zero(vector_of(f"i{max(8, self.order.bits)}", self.form.lanes))
         if is_written_out:
             for start in self._starts():
                 keys, differs = self._keys(first, w.int(start), differs)
@@ -239,25 +251,47 @@ class TogetherSort(Struct):
         return [], differs
 
     def _keys(self, first: Value, start: Value, differs: Value) -> tuple[list[Value], Value]:
-        build, w = self.build, self.build.nest.w
-        dtype, found = build.kinds[self.order.operand], []
+        w, found = self.build.nest.w, []
         for n, raw in enumerate(self._load(first, start)):
-            if self.order.reads_codes:
-                key = key_of_code(self.order, build.elemental, raw)
+            if self._is_float:
+                code = self._code(raw)
+                if self.alone is not None:
+                    other = w.binary("xor", code, _bits(w, raw, code.type))
+                    differs = w.binary("or", differs, other)
+                key = signed_key_of_code(self.order, self.build.elemental, code)
             else:
-                lanes = types.decoded(w, build.nest.target, raw, dtype)
-                key = key_of(self.order, build.elemental, lanes)
-            if self.form.with_position:
-                position = w.binary("add", start, w.int(n))
-                wide = w.cast("zext", key, self._record)
-                key = w.binary("shl", wide, w.int(32, self._record))
-                key = w.binary("or", key, w.splat(position, self.form.lanes))
-            found.append(_turned(w, key))
-            if self.alone is not None:
-                again = _bits(w, element_of(self.order, build.elemental, key), key.type)
-                other = w.compare("icmp ne", again, _bits(w, raw, key.type))
-                differs = w.binary("or", differs, _any(w, other))
+                key = _turned(w, self._key(raw, start, n))
+            found.append(key)
         return found, differs
+
+    def _code(self, raw: Value) -> Value:
+        """The bits of a float that its key is made of."""
+        return raw if self.order.reads_codes else code_of(*self._read_by_order(raw))
+
+    def _key(self, raw: Value, start: Value, n: int) -> Value:
+        """Any other key, unsigned, above its element's position where that is asked for."""
+        w = self.build.nest.w
+        if self.order.reads_codes:
+            key = key_of_code(self.order, self.build.elemental, raw)
+        else:
+            key = key_of(*self._read_by_order(raw))
+        if not self.form.with_position:
+            return key
+        position = w.binary("add", start, w.int(n))
+        wide = w.cast("zext", key, self._record)
+        key = w.binary("shl", wide, w.int(32, self._record))
+        return w.binary("or", key, w.splat(position, self.form.lanes))
+
+    def _read_by_order(self, raw: Value) -> tuple[Order, Elemental, Lanes]:
+        build = self.build
+        dtype = build.kinds[self.order.operand]
+        lanes = types.decoded(build.nest.w, build.nest.target, raw, dtype)
+        return self.order, build.elemental, lanes
+
+    @property
+    def _is_float(self) -> bool:
+        """Whether records are floats' keys alone, which are signed numbers at once."""
+        return self.order.dtype.is_float and not self.form.with_position
 
     def _load(self, first: Value, start: Value) -> list[Value]:
         """A tile's elements of the rows from the first on, as they lie in memory."""
@@ -272,13 +306,19 @@ class TogetherSort(Struct):
     def _store(self, first: Value, start: Value, keys: list[Value]) -> None:
         """A tile of the rows' elements, by their keys."""
         w, form = self.build.nest.w, self.form
-        raws = [element_of(self.order, self.build.elemental, _turned(w, key)) for key in keys]
+        raws = [self._element(key) for key in keys]
         if not form.is_turned:
             w.store(raws[0], self._address(1, first, start))
             return
         places = self._row_addresses(1, first, start)
         for raw, place in zip(transposed(self.build.nest, raws), places, strict=True):
             w.store(raw, place)
+
+    def _element(self, key: Value) -> Value:
+        """What has this key, as it lies in memory."""
+        if self._is_float:
+            return element_of_signed(self.order, self.build.elemental, key)
+        return element_of(self.order, self.build.elemental, _turned(self.build.nest.w, key))
 
     def _store_from_memory(self, first: Value, start: Value) -> list[Value]:
         w = self.build.nest.w
