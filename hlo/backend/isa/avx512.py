@@ -291,7 +291,7 @@ def _gathered(w: Writer, table: Value, index: Value, step: int) -> Value:
 
 
 _SPREAD = tuple(n for k in range(_LANES) for n in (63, 63, 2 * k, 2 * k + 1))
-_WIDENED = tuple(min(byte, 2 * _LANES) for byte in range(4 * _LANES))
+_WIDENED = tuple(range(4 * _LANES))
 _PACKED = tuple(4 * k + 2 + n for k in range(_LANES) for n in (0, 1)) * 2
 
 

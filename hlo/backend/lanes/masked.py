@@ -146,10 +146,13 @@ def _low(w: Writer, value: Value, lanes: int) -> Value:
 
 
 def _widened(w: Writer, low: Value, type: str) -> Value:
-    """A vector of the type whose first lanes are these, zeros behind them."""
-    if low.type == type:
-        return low
-    if low.lanes == 1:
+    """A vector of the type whose first lanes are these, zeros behind them.
+
+    It is doubled with as many zeros each time: an order that names one zero again and again takes
+    LLVM nearly twice as long, for the same code.
+    """
+    if low.lanes == 1 and low.type != type:
         return w.insert(w.zero(type), low, 0)
-    order = (min(lane, low.lanes) for lane in range(lanes_of(type)))
-    return w.shuffle(low, w.zero(low.type), order)
+    while 2 * low.lanes <= lanes_of(type):
+        low = w.end_to_end([low, w.zero(low.type)])
+    return low
