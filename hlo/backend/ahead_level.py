@@ -13,7 +13,8 @@ from hlo.backend.ahead.options import Options
 from hlo.backend.ahead.refusals import check_ahead
 from hlo.backend.compilation import Compilation
 from hlo.backend.entry.c_call_ir import CALLBACK, PTHREADS
-from hlo.backend.entry.llvm_ir import Extern, emit
+from hlo.backend.entry.entry_ir import Extern
+from hlo.backend.entry.llvm_ir import emit
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.linking.link_table import LinkTable
 from hlo.backend.linking.tabulation import link_table

@@ -94,7 +94,7 @@ ALLOWED = {
         backend.loops.placing._whole
     """,
     "a call for each loop or branch around another, which check_nesting bounds by 100": """
-        backend.entry.llvm_ir._Entry._branch*7 backend.planning.block_steps.BlockSteps._branch*3
+        backend.entry.entry_ir.Entry._branch*7 backend.planning.block_steps.BlockSteps._branch*3
         backend.entry.loop_ir.LoopFunction._branch*5 backend.entry.step_lists.weight
         backend.entry.watch_ir.is_short
         backend.planning.control_allocations.moved_bytes

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from hlo.analysis.leaves import leaves_of
 from hlo.backend.ahead.interface import is_identifier
-from hlo.backend.entry.llvm_ir import Extern
+from hlo.backend.entry.entry_ir import Extern
 from hlo.backend.planning.program import Program
 from hlo.ir.instruction import Instruction
 from hlo.ops.custom_targets import REGISTERED, TARGETS

@@ -1,70 +1,35 @@
-"""LLVM IR of a program: modules of kernels, and one with the entry.
+"""LLVM IR of a program: modules of kernels, and of the entry that runs its steps.
 
     Program --emit--> IrModule ... (text, the symbols that it defines)
 
-`i32 @hlo_entry(ptr %frame)` runs the steps on a frame's table and gives 0, or what a host call
-that failed gave; `i32 @hlo_fill(ptr)` fills the tables that kernels read, where there are any. Long
-lists of steps are cut into functions, because LLVM's time grows faster than a function's length. A
-program that is a list of kernels, and is wanted soon, has no entry (call_list_ir.py).
+A program that is a list of kernels, and is wanted soon, has no entry: a function of the process
+calls them (call_list_ir.py).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.structs import replace
-
-from hlo.backend.entry import copy_table, region_ir, table_ir, watch_ir
-from hlo.backend.entry.copy_table import TABLE, Copies, gathered
 from hlo.backend.entry.kernel_modules import kernel_module, plain_code
-from hlo.backend.entry.loop_ir import (
-    LoopFunction,
-    ShortLoop,
-    allocation_uses,
-    choose,
-    is_short,
-    loop_modules,
-)
-from hlo.backend.entry.process import POLL_STEP
-from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.grouping import GLUE, KERNELS, OPTIMISED, Shares, processors
-from hlo.backend.ir.interface import MEMCPY, NULL, Prototype, prototype
-from hlo.backend.ir.ir_module import AWAKE, ENTRY, FILL, PARALLEL, WAKE, IrModule
+from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.procedure import Procedure
 from hlo.backend.ir.shared_functions import shared, shared_often
 from hlo.backend.ir.table_filling import apart
-from hlo.backend.ir.values import Value
-from hlo.backend.ir.words import Word
 from hlo.backend.isa.generic import FloatMode
-from hlo.backend.planning.program import (
-    AlignStep,
-    BranchStep,
-    CallStep,
-    CopyStep,
-    HostStep,
-    KernelStep,
-    LoopStep,
-    Program,
-    Step,
-    kernel_steps,
-)
-from hlo.backend.planning.slots import SLOT_FRAME, SLOT_HANDLERS, SLOT_HOST
-from hlo.backend.planning.team import Team
+from hlo.backend.planning.program import Program, kernel_steps
 
 if TYPE_CHECKING:
+    from hlo.backend.entry.entry_ir import Entry, Extern
     from hlo.backend.entry.timing_ir import Timing
 
-INLINED_LINES = 4000  # The most lines of short loops in one program.
 LEAST_CUT, MOST_CUT = 150, 400  # Lines of a kernel that may stay whole; 400 take 11 ms.
 # In per cent of a processor's share of the lines: longer kernels are cut, into pieces so long.
 LONG_SHARE, PIECE_SHARE = 140, 60
-GLUE_LINES, MOST_GLUE = 24, 500  # Lines of an entry that is no module of its own; of each module.
+GLUE_LINES = 24  # Lines of an entry that is no module of its own.
 
 
 def emit(
@@ -86,7 +51,11 @@ def emit(
     """
     program = _with_polls(program)
     names = [symbol(kernel) for kernel in program.kernels]
-    entry = _Entry(program, names, flushed=flushed, hands_frame=hands_frame, externs=externs)
+    if workers is None and not flushed and program.is_listed:
+        return _listed(program, names)
+    from hlo.backend.entry.entry_ir import Entry  # short programs have none
+
+    entry = Entry(program, names, flushed=flushed, hands_frame=hands_frame, externs=externs)
     entry.inlines = not is_small
     entry.is_brief = workers is None
     return _modules(entry, workers or processors())
@@ -94,9 +63,11 @@ def emit(
 
 def emit_timed(program: Program, timing: Timing) -> tuple[IrModule, ...]:
     """Modules whose entry tells of every step what `timing` wants to know."""
+    from hlo.backend.entry.entry_ir import Entry
+
     program = _with_polls(program)
     names = [symbol(kernel) for kernel in program.kernels]
-    return _modules(_Entry(program, names, flushed=None, timing=timing), processors())
+    return _modules(Entry(program, names, flushed=None, timing=timing), processors())
 
 
 def _with_polls(program: Program) -> Program:
@@ -107,35 +78,80 @@ def _with_polls(program: Program) -> Program:
     return with_polls(program)
 
 
-def _modules(entry: _Entry, workers: int) -> tuple[IrModule, ...]:
+def _listed(program: Program, names: list[str]) -> tuple[IrModule, ...]:
+    """The modules of a list of kernels; what fills their tables, if they have any."""
+    numbers = sorted({step.kernel for step in kernel_steps(program)})
+    called = _with_functions({names[n]: program.kernels[n] for n in numbers})
+    fills: dict[str, Kernel] = {}
+    called = apart(called, fills)
+    modules = _kernel_modules(called | fills, [], processors(), is_brief=True)
+    if not fills:
+        return tuple(modules)
+    from hlo.backend.entry.entry_ir import Entry
+
+    entry = Entry(program, names, flushed=None)
+    entry.is_brief = True
+    entry.fill_tables(fills)
+    return _with_entry(modules, entry)
+
+
+def _modules(entry: Entry, workers: int) -> tuple[IrModule, ...]:
     entry.write()
     names, program = entry.names, entry.program
     called = {names[n]: program.kernels[n] for n in sorted(entry.called)}
-    for kernel in (*called.values(), *entry.inlined.values()):
-        called |= {symbol(function): function for function in kernel.functions}
+    called = _with_functions(called, entry.inlined)
     fills: dict[str, Kernel] = {}
     called, entry.inlined = apart(called, fills), apart(entry.inlined, fills)
     entry.fill_tables(fills)
-    called |= fills
-    scalar = {n: k for n, k in called.items() if k.needs_middle_end}
-    glue = plain_code(called, is_brief=entry.is_brief)
-    plain = shared({n: k for n, k in called.items() if n not in scalar and n not in glue})
     entry.inlined, often = shared_often(entry.inlined)
-    plain = _cut_to_shares(often | plain, workers)
-    rest = loop_modules(entry.loops, entry.inlined)
-    shares = Shares(workers, rest)
-    rest += [kernel_module(g, optimised=True) for g in shares.grouped(scalar, OPTIMISED)]
-    modules = [kernel_module(group) for group in shares.grouped(plain, KERNELS)]
+    modules = _kernel_modules(
+        called | fills, entry.loop_modules(), workers,
+        is_brief=entry.is_brief, often=often, ends_plain=not entry.has_loops,
+    )  # fmt: skip
+    return _with_entry(modules, entry)
+
+
+def _with_functions(
+    called: dict[str, Kernel], inlined: Mapping[str, Kernel] = MappingProxyType({})
+) -> dict[str, Kernel]:
+    """Kernels with the functions that they, and those inlined elsewhere, call."""
+    found = dict(called)
+    for kernel in (*called.values(), *inlined.values()):
+        found |= {symbol(function): function for function in kernel.functions}
+    return found
+
+
+def _kernel_modules(
+    called: dict[str, Kernel],
+    loops: list[IrModule],
+    workers: int,
+    *,
+    is_brief: bool,
+    often: Mapping[str, Kernel] = MappingProxyType({}),
+    ends_plain: bool = True,
+) -> list[IrModule]:
+    """The modules of loops and kernels. often: functions that loops call. ends_plain: whether the
+    last one, which may get the entry too, is plain code, if there is any."""
+    scalar = {n: k for n, k in called.items() if k.needs_middle_end}
+    glue = plain_code(called, is_brief=is_brief)
+    plain = shared({n: k for n, k in called.items() if n not in scalar and n not in glue})
+    plain = _cut_to_shares({**often, **plain}, workers)
+    shares = Shares(workers, loops)
+    optimised = [kernel_module(g, optimised=True) for g in shares.grouped(scalar, OPTIMISED)]
+    kernels = [kernel_module(group) for group in shares.grouped(plain, KERNELS)]
     glued = [kernel_module(group, is_glue=True) for group in shares.grouped(glue, GLUE)]
-    modules = [*rest, *(modules + glued if not entry.has_loops else glued + modules)]
-    if not entry.functions or (entry.length() > GLUE_LINES and (plain or glue)):
+    last = (*kernels, *glued) if ends_plain else (*glued, *kernels)
+    return [*optimised, *loops, *last]
+
+
+def _with_entry(modules: list[IrModule], entry: Entry) -> tuple[IrModule, ...]:
+    """The modules, and the entry: beside what is in the last one, or by itself."""
+    has_room = bool(modules) and not modules[-1].optimised
+    if has_room and entry.length() > GLUE_LINES:
         return (*modules, *entry.modules())
-    last = modules.pop() if plain or glue else kernel_module({}, is_glue=entry.is_brief)
-    declares = [line for line in last.text.split("\n") if line.startswith("declare ")]
-    declared = re.findall(r"^declare [^@]*@([\w.$-]+)", "\n".join(declares), re.MULTILINE)
-    functions = tuple(entry.functions)
-    together = last.text + entry.text(functions, frozenset((*last.symbols, *declared)))
-    return (*modules, replace(last, text=together, symbols=(*last.symbols, *functions)))
+    if not has_room:
+        modules = [*modules, kernel_module({}, is_glue=entry.is_brief)]
+    return (*modules[:-1], entry.beside(modules[-1]))
 
 
 def _cut_to_shares(kernels: dict[str, Kernel], workers: int) -> dict[str, Kernel]:
@@ -147,354 +163,3 @@ def _cut_to_shares(kernels: dict[str, Kernel], workers: int) -> dict[str, Kernel
     from hlo.backend.ir.outlining import outline  # for long kernels
 
     return outline(kernels, min(MOST_CUT, PIECE_SHARE * share // 100), longest)
-
-
-class Extern(Struct, frozen=True):
-    """A host step that is a function of C: its name, and how many of its row's addresses are those
-    of operands; those of results follow.
-    """
-
-    symbol: str
-    operands: int
-
-
-class _Function(Struct):
-    """The body of one function of the entry, and the frame that it works on."""
-
-    p: Procedure
-    frame: Word
-
-    def slot(self, number: int) -> Word:
-        """The address of a slot of the table."""
-        return table_ir.slot(self.frame, number)
-
-    def held(self, number: int) -> Word:
-        """The address that a slot holds."""
-        return self.slot(number).get("ptr")
-
-
-def _of_frame(symbol: str) -> Prototype:
-    """A function of the entry."""
-    return prototype("i32", symbol, "ptr")
-
-
-def _of_kernel(symbol: str) -> Prototype:
-    """A kernel, or what runs as one."""
-    return prototype("void", symbol, "ptr", "i64", "i64")
-
-
-class _Entry:
-    """Writes the entry's module."""
-
-    def __init__(
-        self,
-        program: Program,
-        names: list[str],
-        *,
-        flushed: FloatMode | None,
-        timing: Timing | None = None,
-        hands_frame: bool = False,
-        externs: Mapping[int, Extern] | None = None,
-    ) -> None:
-        self.timing = timing
-        self.inlines = timing is None
-        self.is_brief = False  # whether LLVM leaves the entry as it is, wherever it stands
-        self.externs = externs or {}
-        self.program = program
-        self.names = names
-        self.flushed = flushed
-        self.functions: dict[str, str] = {}
-        self.declarations: dict[str, str] = {}
-        self.loops: list[ShortLoop] = []
-        self.loop_lines = 0
-        self.inlined: dict[str, Kernel] = {}
-        self.called: dict[int, None] = {}
-        self.uses = allocation_uses(program, program.steps)
-        for steps in program.routines:
-            self.uses += allocation_uses(program, steps)
-        self.routines: list[str] = []
-        self.slots = program.slots
-        self.watched = program.watched
-        self.hands_frame = hands_frame or program.watched
-        if self.watched:
-            self.declarations[POLL_STEP.symbol] = watch_ir.POLLS
-
-    def write(self) -> None:
-        """Write all functions; of a list of calls, which the process's own function runs, none."""
-        if self.is_brief and not self.flushed and self.program.is_listed:
-            self.called = {step.kernel: None for step in kernel_steps(self.program)}
-            return
-        for steps in self.program.routines:
-            self.routines.append(self._outlined(steps, "routine"))
-        body = self._begun()
-        if self.program.team is Team.WOKEN:
-            body.p.call(WAKE)
-        elif self.program.team is Team.AWAKE:
-            threads = body.p.call(AWAKE, self.program.threads, int(1000 * self.program.cost_us))
-            table_ir.put_threads(body.frame, threads)
-        if self.flushed:
-            from hlo.backend.entry import flushing
-
-            run = _of_frame(self._outlined(self.program.steps, "steps"))
-            flushing.around(body.p, body.frame, run, self.flushed)
-            self._end(body, ENTRY)
-        else:
-            self._steps(body, self.program.steps)
-            self._end(body, ENTRY, status=0)
-
-    def fill_tables(self, fills: Iterable[str]) -> None:
-        """Write the function that makes all tables ready, in the mode in which kernels run."""
-        body, names = self._begun(), tuple(fills)
-        if not names:
-            return
-        for name in names:
-            body.p.call(prototype("void", name))
-        name = f"{FILL}_all" if self.flushed else FILL
-        self._end(body, name, status=0)
-        if self.flushed:
-            from hlo.backend.entry import flushing
-
-            around = self._begun()
-            flushing.around(around.p, around.frame, _of_frame(name), self.flushed)
-            self._end(around, FILL)
-
-    def _begun(self) -> _Function:
-        """An empty function."""
-        p = Procedure.begun(("ptr",), self.declarations)
-        return _Function(p, p.parameters[0])
-
-    def _end(self, function: _Function, symbol: str, status: int | None = None) -> None:
-        """Keep a function under its name. status: what it gives at its end, if it says no other."""
-        if status is not None:
-            function.p.ret(function.p.word(status, "i32"))
-        quick = "noinline optnone" if self.is_brief else ""
-        self.functions[symbol] = function.p.printed(_of_frame(symbol), attributes=quick)
-
-    def modules(self) -> list[IrModule]:
-        """The functions in modules of MOST_GLUE: one alone would keep a processor waiting."""
-        groups: list[list[str]] = [[]]
-        lines = 0
-        for name, text in self.functions.items():
-            if groups[-1] and lines + text.count("\n") > MOST_GLUE:
-                groups.append([])
-                lines = 0
-            groups[-1].append(name)
-            lines += text.count("\n")
-        made = (IrModule(self.text(g, frozenset()), tuple(g), is_glue=True) for g in groups if g)
-        return list(made)
-
-    def text(self, symbols: Sequence[str], defined: frozenset[str]) -> str:
-        """Some of the functions, and declarations of what is not defined beside them."""
-        bodies = [self.functions[s] for s in symbols]
-        used = dict.fromkeys(m for body in bodies for m in re.findall(r"@([\w.$-]+)", body))
-        needed = [
-            self.declarations[s]
-            for s in used
-            if s not in defined and s not in symbols and not s.endswith(TABLE)
-        ]
-        return "\n".join([*needed, *bodies, ""])
-
-    @property
-    def has_loops(self) -> bool:
-        """Whether steps run more than once."""
-        lists = (self.program.steps, *self.program.routines)
-        return any(isinstance(step, LoopStep) for steps in lists for step in steps)
-
-    def _run(self, function: _Function) -> Value:
-        """The run as the pool knows it: its frame, if it can be stopped or is asked for."""
-        return function.frame if self.hands_frame else NULL
-
-    def length(self) -> int:
-        """Lines of the functions, but for the label that each begins with."""
-        return sum(f.count("\n") - 1 for f in self.functions.values())
-
-    def _outlined(self, steps: tuple[Step, ...], name: str) -> str:
-        """A function of its own for the steps; its name."""
-        function = self._begun()
-        self._steps(function, steps)
-        symbol = f"hlo_{name}_{len(self.functions)}"
-        self._end(function, symbol, status=0)
-        return symbol
-
-    def _steps(self, function: _Function, steps: tuple[Step, ...]) -> None:
-        """Write the steps; too many of them go into functions that are called in turn."""
-        if self.timing is None and any(isinstance(s, Copies) for s in gathered(steps)):
-            self._with_tables(function, steps)
-            return
-        if sum(map(weight, steps)) > STEPS_PER_FUNCTION and len(steps) > 1:
-            for part in parts(steps):
-                self._run_part(function, part)
-            return
-        since, timing = 0.0, self.timing
-        has_regions = timing is None or timing.has_regions
-        for step in self._regions(function, steps) if has_regions else steps:
-            began = timing.begin(function.p, step) if timing else None
-            self._step(function, step)
-            if timing:
-                timing.end(function.p, function.frame, step, began)
-            since += step.us
-            if self.watched and (since >= watch_ir.POLL_US or isinstance(step, HostStep)):
-                watch_ir.ask(function.p, function.frame)
-                since = 0.0
-
-    def _step(self, function: _Function, step: Step) -> None:
-        match step:
-            case KernelStep():
-                self._kernel(function, step)
-            case CopyStep():
-                self._copy(function, step)
-            case AlignStep():
-                self._align(function, step)
-            case HostStep():
-                self._host(function, step)
-            case CallStep():
-                self._call(function, step)
-            case LoopStep():
-                self._loop(function, step)
-            case BranchStep():
-                self._branch(function, step)
-
-    def _with_tables(self, function: _Function, steps: tuple[Step, ...]) -> None:
-        """Write the steps, long rows of copies by tables."""
-        for is_table, row in groupby(gathered(steps), lambda s: isinstance(s, Copies)):
-            if not is_table:
-                between = tuple(s for s in row if not isinstance(s, Copies))
-                self._run_part(function, between)
-                continue
-            for copies in row:
-                assert isinstance(copies, Copies), "a group of tables"
-                symbol = f"hlo_copies_{len(self.functions)}"
-                self.functions[symbol] = copy_table.function(symbol, copies)
-                self.declarations[MEMCPY.symbol] = MEMCPY.declaration
-                function.p.call(prototype("void", symbol, "ptr"), function.frame)
-
-    def _run_part(self, function: _Function, steps: tuple[Step, ...]) -> None:
-        """Run steps as a function of their own, and leave with its status when it failed."""
-        name = self._outlined(steps, "part")
-        self._leave(function, function.p.call(_of_frame(name), function.frame), steps)
-
-    def _regions(self, function: _Function, steps: tuple[Step, ...]) -> Iterator[Step]:
-        """The steps; those of a region are written as one parallel loop instead."""
-        for is_region, group in region_ir.grouped_steps(steps):
-            if not is_region:
-                yield from group
-                continue
-            own = region_ir.longest_first(group)
-            kernels = [self._symbol(step) for step in own]
-            for name in kernels:
-                self._kernel_address(function, name)
-            symbol = f"hlo_region_{len(self.functions)}"
-            self.functions[symbol] = region_ir.function(symbol, own, kernels)
-            region = self._kernel_address(function, symbol)
-            chunks = region_ir.chunks(own, self.program.share_us)
-            run = self._run(function)
-            region_ir.call(function.p, function.frame, region, len(own), chunks, run)
-            if self.watched:
-                watch_ir.ask(function.p, function.frame)
-
-    def _leave(self, function: _Function, status: Word, part: tuple[Step, ...]) -> None:
-        """Behind a call that may fail: leave with its status when it did."""
-        if self.watched or may_fail(part):
-            with function.p.when(status.ne(0)):
-                function.p.ret(status)
-
-    def _kernel_address(self, function: _Function, name: str) -> Word:
-        """A kernel for others to call."""
-        self.declarations[name] = _of_kernel(name).declaration
-        return function.p.symbol(name)
-
-    def _symbol(self, step: KernelStep) -> str:
-        """What a step calls."""
-        self.called[step.kernel] = None
-        name = self.names[step.kernel]
-        return self.timing.kernel(step, name) if self.timing else name
-
-    def _kernel(self, function: _Function, step: KernelStep) -> None:
-        p, name, row = function.p, self._symbol(step), function.slot(step.slot)
-        piece = watch_ir.piece(step)
-        if step.chunks > 1:
-            kernel, threads = self._kernel_address(function, name), table_ir.threads(function.frame)
-            p.call(
-                PARALLEL, kernel, row, step.stride, step.units, step.chunks,
-                threads, int(step.at_ends), piece, self._run(function),
-            )  # fmt: skip
-        elif self.watched and piece < step.units:
-            kernel = self._kernel_address(function, name)
-            watch_ir.in_pieces(p, function.frame, kernel, row, step.units, piece)
-        else:
-            p.call(_of_kernel(name), row, 0, step.units)
-
-    def _copy(self, function: _Function, step: CopyStep) -> None:
-        source, target = function.held(step.source), function.held(step.target)
-        function.p.call(MEMCPY, target, source, step.size, 0)
-
-    def _align(self, function: _Function, step: AlignStep) -> None:
-        from hlo.backend.entry.aligning import aligned_address
-
-        source, spare = function.held(step.source), function.held(step.spare)
-        self._point(function, step.allocation, aligned_address(function.p, source, spare, step))
-
-    def _point(self, function: _Function, allocation: int, address: Word) -> None:
-        """Put an address into all slots of an allocation."""
-        for number in self.slots.get(allocation, ()):
-            function.slot(number).put(address)
-
-    def _call(self, function: _Function, step: CallStep) -> None:
-        for slot, allocation in step.pairs:
-            if allocation in self.slots:
-                self._point(function, allocation, function.held(slot))
-        routine = _of_frame(self.routines[step.routine])
-        self._leave(function, function.p.call(routine, function.frame), (step,))
-        if self.watched:
-            watch_ir.ask_after_call(function.p, function.frame, step)
-
-    def _host(self, function: _Function, step: HostStep) -> None:
-        extern, row, p = self.externs.get(step.number), function.slot(step.slot), function.p
-        if extern is not None:
-            called = prototype("i32", extern.symbol, "ptr", "ptr")
-            status = p.call(called, row, function.slot(step.slot + extern.operands))
-        elif step.is_handler:
-            from hlo.backend.entry import handler_ir  # few programs call handlers
-
-            status = handler_ir.called(p, function.held(SLOT_HANDLERS), step.number, row)
-        else:
-            host, context = function.held(SLOT_HOST), function.held(SLOT_FRAME)
-            status = p.call_address("i32", host, context, p.word(step.number))
-        self._leave(function, status, (step,))
-
-    def _loop(self, function: _Function, step: LoopStep) -> None:
-        if self._inlined(function, step):
-            return
-        with function.p.loop() as (again, done):
-            self._steps(function, step.condition)
-            done.go_unless(function.held(step.predicate).get("i8").ne(0))
-            self._steps(function, step.body)
-            if self.watched and not watch_ir.is_short(step):
-                watch_ir.ask_seldom(function.p, function.frame, step.trip_us, again)
-            again.go()
-
-    def _inlined(self, function: _Function, step: LoopStep) -> bool:
-        """Whether the loop is short and was written as a function of its own."""
-        if not self.inlines or self.loop_lines > INLINED_LINES:
-            return False
-        if not is_short(self.program, step, self.uses):
-            return False
-        name = f"hlo_loop_{len(self.loops)}"
-        loop = LoopFunction(self.program, name, [f"{n}.in" for n in self.names], self.uses)
-        text = loop.text(step)
-        used = {self.names[n]: self.program.kernels[n] for n in loop.used}
-        self.loops.append(ShortLoop(name, text, tuple(used)))
-        self.inlined.update(used)
-        self.loop_lines += text.count("\n")
-        self._leave(function, function.p.call(_of_frame(name), function.frame), ())
-        return True
-
-    def _branch(self, function: _Function, step: BranchStep) -> None:
-        p, end = function.p, function.p.join()
-        branches = [p.join() for _ in step.branches]
-        choose(p, step, function.held(step.selector), branches)
-        for here, branch in zip(branches, step.branches, strict=True):
-            here.here()
-            self._steps(function, branch)
-            end.go()
-        end.here()

@@ -70,10 +70,15 @@ class Shares:
             load, number = least[0]
             groups[number][name] = kernels[name]
             heapq.heapreplace(least, (load + own[name], number))
-        found = [group for group in groups if group]
-        for group in found:
-            self._add(cost.module + sum(own[name] for name in group))
-        return found
+        found = sorted(((sum(own[n] for n in g), k) for k, g in enumerate(groups)), reverse=True)
+        while len(found) > 1 and found[-1][0] < cost.module:  # less than the module around it
+            us, number = found.pop()
+            most, first = found[0]
+            groups[first] |= groups[number]
+            found[0] = most + us, first
+        for us, _ in found:
+            self._add(cost.module + us)
+        return [groups[number] for _, number in found]
 
 
 @once

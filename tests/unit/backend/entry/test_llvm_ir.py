@@ -7,8 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from hlo.backend.entry.kernel_modules import kernel_module
-from hlo.backend.entry.llvm_ir import ENTRY, STEPS_PER_FUNCTION, emit
+from hlo.backend.entry.llvm_ir import emit
+from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION
 from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.ir_module import ENTRY
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.linking import toolchain
 from hlo.backend.linking.compile import objects

@@ -51,6 +51,11 @@ def test_who_has_a_long_module_gets_less() -> None:
     assert [len(g) for g in Shares(2, [long]).grouped(kernels, KERNELS)] == [4]
 
 
+def test_no_module_costs_more_than_what_is_in_it() -> None:
+    module = IrModule("define void @f() {\n" + "  ret void\n" * 100 + "}\n", ("f",))
+    assert len(Shares(2, [module]).grouped(of_lines(400, 6), GLUE)) == 1
+
+
 def test_no_module_takes_too_long() -> None:
     groups = Shares(2).grouped(of_lines(*[400] * 30), KERNELS)
     costs = [sum(KERNELS.of_kernel(k) for k in group.values()) for group in groups]
