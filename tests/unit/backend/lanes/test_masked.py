@@ -9,6 +9,8 @@ import ctypes
 import numpy as np
 import pytest
 
+from hlo.backend.ir.records import Instruction
+from hlo.backend.ir.values import lane_order
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.lanes import masked
 from tests.support.lanes_jit import compile_texts
@@ -70,3 +72,10 @@ def test_constant_masks(scalar: str, *, is_store: bool) -> None:
         kept = np.where(mask, x, 77 if is_store else 0)
         expected = kept if is_store else np.concatenate([kept[:, ::2], kept[:, 1::2]], axis=1)
         assert np.array_equal(y, expected), mask.astype(int)
+
+
+def test_short_vectors_are_widened_by_doubling() -> None:
+    w = Writer()
+    masked.load(w, vector_of("float", 16), P, 1, masked.first_of(4, 16))
+    shuffles = [r for r in w.records if isinstance(r, Instruction) and r.opcode == "shufflevector"]
+    assert [r.operands[2] for r in shuffles] == [lane_order(tuple(range(n))) for n in (8, 16)]

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from hlo.analysis.sort_orders import recognised
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.records import Call
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.sorting.network import comparators, stages
 from hlo.backend.kernels.sorting.row import Row
@@ -69,6 +71,14 @@ def test_rows_with_equals_that_differ_are_sorted_one_by_one(dtype: str) -> None:
         module = sort_module((dtype,), dims, along, CANONICAL.replace("f32", dtype))
         check(module)  # zeros of both signs, and NaNs, in their places
         _check_plain(module)
+
+
+def test_one_question_finds_rows_with_such_values() -> None:
+    module = sort_module(("f32",), (37, 9), 1, CANONICAL)
+    kernel = sort_kernel(module.entry.root, host_target())
+    assert isinstance(kernel, Kernel)
+    calls = [r.symbol for r in kernel.function.records if isinstance(r, Call)]
+    assert sum(symbol.startswith("llvm.vector.reduce.or") for symbol in calls) == 1
 
 
 def _check_plain(module: Module) -> None:
