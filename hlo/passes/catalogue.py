@@ -151,8 +151,8 @@ LOOPS = (
     "dce",
 )
 
-# What runs after fusion: it takes out results that are only packed again, and constants and
-# computations that kernels have copies of.
+# What runs after fusion, and after blocks are made: it takes out results that are only packed
+# again, and constants and computations that kernels have copies of.
 FUSED = ("tuple-simplifier", "dce")
 
 
@@ -222,6 +222,7 @@ def _compiled(algsimp: str, *inexact: str) -> tuple[str, ...]:
         "block-fusion",
         "factor-slicing",
         "while-loop-blocking",
+        *FUSED,
     )
 
 
@@ -317,6 +318,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("score-order", "mask-skipping", "bands are cut of scores in one order"),
     ("cse", "mask-skipping", "equal masks of scores and their gradients are one value"),
     ("fusion", "tuple-simplifier", "a kernel's results that are packed again are its own tuple"),
+    ("while-loop-blocking", "tuple-simplifier", "blocks' results that are packed again, too"),
     ("fusion", "dce", "computations whose fusions were written out are nobody's"),
     (
         "while-loop-invariant-code-motion",

@@ -22,6 +22,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.ir.shape import Shape
 from hlo.machine import COMMON
 from hlo.ops.making import make, number_of, spread
 from hlo.ops.table import Trait, has_trait
@@ -176,7 +177,9 @@ def _run_in_blocks(module: Module, loop: Instruction, spans: Spans, block: Block
     """The loop and what starts it as a fusion of its own."""
     computation, (state,) = home(loop), loop.operands
     changed = _changed(loop)
-    zeros = {n: _from_zero(loop, n) for n, span in enumerate(spans) if span == SUMMED}
+    zeros: dict[Shape, Instruction] = {}
+    for n in (n for n, span in enumerate(spans) if span == SUMMED):
+        _begin_with(loop, n, zeros)
     for reader in tuple(loop.users):
         if element_index(reader) not in changed:
             computation.replace_uses(reader, state.operands[element_index(reader)])
@@ -190,8 +193,10 @@ def _run_in_blocks(module: Module, loop: Instruction, spans: Spans, block: Block
     computation.reorder(post_order(computation))
 
 
-def _from_zero(loop: Instruction, number: int) -> Instruction:
-    """Let a sum over blocks begin with zero, and what it began with be added behind the loop."""
+def _begin_with(loop: Instruction, number: int, zeros: dict[Shape, Instruction]) -> None:
+    """Let a sum over blocks begin with zero, one for all of its shape, and what it began with be
+    added behind the loop.
+    """
     computation, (state,) = home(loop), loop.operands
     start = state.operands[number]
     ends = [u for u in loop.users if element_index(u) == number]
@@ -200,12 +205,14 @@ def _from_zero(loop: Instruction, number: int) -> Instruction:
         for end in ends:
             computation.replace_uses(end, make(end, "add", start, whole))
             computation.remove(end)
-    zero = number_of(start, 0, start.shape.dtype)
-    if start.shape.dims:
-        zero = spread(start, zero, start.shape)
+    zero = zeros.get(start.shape)
+    if zero is None:
+        zero = number_of(start, 0, start.shape.dtype)
+        if start.shape.dims:
+            zero = spread(start, zero, start.shape)
+        zeros[start.shape] = zero
     computation.set_operand(state, number, zero)
     drop_unread(start)
-    return zero
 
 
 def _unread(loop: Instruction) -> set[int]:

@@ -85,11 +85,61 @@ ENTRY e {{ p = f32[256,3] parameter(0)
   g = f32[256,3] reduce(f, zero), dimensions={{1}}, to_apply=sum
   ROOT t = (f32[256,3], f32[256,3]) tuple(x, g) }}"""
 
+# Blocks of rows add up two sums of one shape, which both begin with zero.
+TWO_SUMS = """HloModule sums
+body { s = (s32[], f32[64,64], f32[32,32], f32[32,32], f32[100,64,32]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[64,64] get-tuple-element(s), index=1
+  v = f32[32,32] get-tuple-element(s), index=2
+  w = f32[32,32] get-tuple-element(s), index=3
+  xs = f32[100,64,32] get-tuple-element(s), index=4
+  one = s32[] constant(1)
+  zero = s32[] constant(0)
+  j = s32[] add(i, one)
+  row = f32[1,64,32] dynamic-slice(xs, i, zero, zero), dynamic_slice_sizes={1,64,32}
+  x = f32[64,32] reshape(row)
+  t = f32[64,64] tanh(h)
+  a = f32[64,32] slice(t), slice={[0:64], [0:32]}
+  b = f32[64,32] slice(t), slice={[0:64], [32:64]}
+  dv = f32[32,32] dot(a, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  dw = f32[32,32] dot(b, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  nv = f32[32,32] add(v, dv)
+  nw = f32[32,32] add(w, dw)
+  ROOT r = (s32[], f32[64,64], f32[32,32], f32[32,32], f32[100,64,32]) tuple(j, t, nv, nw, xs) }
+condition { s = (s32[], f32[64,64], f32[32,32], f32[32,32], f32[100,64,32]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(100)
+  ROOT q = pred[] compare(i, n), direction=LT }
+ENTRY e { h = f32[64,64] parameter(0)
+  xs = f32[100,64,32] parameter(1)
+  none = s32[] constant(0)
+  zero = f32[] constant(0)
+  m = f32[32,32] broadcast(zero), dimensions={}
+  s = (s32[], f32[64,64], f32[32,32], f32[32,32], f32[100,64,32]) tuple(none, h, m, m, xs)
+  l = (s32[], f32[64,64], f32[32,32], f32[32,32], f32[100,64,32]) while(s),
+    condition=condition, body=body
+  v = f32[32,32] get-tuple-element(l), index=2
+  w = f32[32,32] get-tuple-element(l), index=3
+  ROOT t = (f32[32,32], f32[32,32]) tuple(v, w) }"""
+
+# A block's results are all that the program gives: its tuple is the program's own.
+ALL_IN_BLOCKS = """HloModule whole
+ENTRY e { x = f32[2048,64] parameter(0)
+  w = f32[64,512] parameter(1)
+  v = f32[512,64] parameter(2)
+  d = f32[2048,512] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[2048,512] tanh(d)
+  r = f32[2048,64] dot(t, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  q = f32[64,512] dot(x, t), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT o = (f32[2048,64], f32[64,512]) tuple(r, q) }"""
+
 PROGRAMS = {
     "shared body": SHARED_BODY,
     "constant": TURNED_CONSTANT,
     "one": ONE_AGAIN,
     "pairs": PAIRS,
+    "two sums": TWO_SUMS,
+    "all in blocks": ALL_IN_BLOCKS,
 }
 
 
