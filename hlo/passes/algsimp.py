@@ -26,12 +26,14 @@ def _enter(opcode: str) -> None:
             from hlo.passes.patterns import indexing, ordering, slicing
         case "concatenate" | "pad":
             from hlo.passes.patterns import slicing  # noqa: F401
-        case "dynamic-slice" | "dynamic-update-slice" | "get-dimension-size" | "scatter":
+        case "dynamic-slice" | "dynamic-update-slice" | "get-dimension-size":
             from hlo.passes.patterns import indexing
+        case "scatter":
+            from hlo.passes.patterns import counting, indexing
         case "sort":
             from hlo.passes.patterns import ordering  # noqa: F401
         case "gather":
-            from hlo.passes.patterns import indexing, library  # noqa: F401
+            from hlo.passes.patterns import counting, indexing, library  # noqa: F401
         case "custom-call" | "set-dimension-size" | "collective-permute" | "rng-bit-generator":
             from hlo.passes.patterns import library  # noqa: F401
         case _:
@@ -57,6 +59,7 @@ def all_rules() -> dict[str, Rule]:
         contraction,
         conversion,
         convolution,
+        counting,
         division,
         indexing,
         library,

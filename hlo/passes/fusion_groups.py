@@ -36,7 +36,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
-from hlo.ops.table import Trait, has_trait
+from hlo.ops.table import Trait, has_trait, opcodes
 from hlo.passes.fusion_axes import STAGES, UNKNOWN, Axes, Group, fixed_dims, joint_axes
 from hlo.passes.fusion_repeats import (
     CHEAP,
@@ -72,6 +72,7 @@ _MOST_REDUCED = COMMON.second_cache.bytes // 2048
 _FEW_REDUCED = 256  # Columns up to this length may lie wherever they are.
 # The longest columns of a strip that keeps what would else be computed again or written out.
 _MOST_COSTLY = 4096
+_MOVING = opcodes(Trait.PICKS | Trait.PERMUTES | Trait.PADS)
 _FINISHING = FINISHING | {"constant"}
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
 # A reduction of so many times fewer elements than a group has shares none of its arrays with it.
@@ -281,10 +282,10 @@ def _accepts_elements(group: Group, producer: Instruction, axes: Axes) -> bool:
     """Whether elements that are computed where they are used cost no more there."""
     stays, root, cost = partial(_stays, producer), group.root, op_cost(producer)
     wasted = wasted_lanes(group, producer, axes)
-    if not wasted and any(o.opcode == "pad" for o in producer.operands):
-        from hlo.passes.fusion_phases import wasted_phases  # few programs have phases
+    if not wasted and any(i.opcode in _MOVING for i in (producer, *producer.operands)):
+        from hlo.passes.fusion_moves import wasted_moves  # few programs have such moves
 
-        wasted = wasted_phases(group, producer, axes)
+        wasted = wasted_moves(group, producer, axes)
     if wasted:
         return stays(wasted)
     is_long = repeats_more_than_memory(group, producer, MOST_REPEATED)

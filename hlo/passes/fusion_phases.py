@@ -1,8 +1,10 @@
 """Phases: rows of an array that are taken in turns from several, as pads between them add up.
 
-    add(pad(even, 0_0_1), pad(odd, 1_0_1)): even[0], odd[0], even[1], odd[1], ...
+    add(pad(even, 0_0_1), pad(odd, 1_0_1)):       even[0], odd[0], even[1], odd[1], ...
+    select(pad(true, 0_0_1), pad(even, 0_0_1), x): even[0], x[1], even[1], x[3], ...
 
-An associative scan ends in one for each of its levels, which the next level reads twice.
+An associative scan ends in one for each of its levels, which the next level reads twice. What
+replaces every second element of an array (`x.at[::2].set(..)`) is made of phases, too.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ def wasted_phases(group: Group, producer: Instruction, axes: Axes) -> str:
     them for a sum, or at several places, computes what is in all of them, and chooses: each level
     of phases within phases takes twice as long as the one around it.
     """
-    if not _joins_phases(producer):
+    if not is_elementwise(producer) or not any(map(_is_phase, producer.operands)):
         return ""
-    if any(kind in ("r", "s") for kind, _ in axes):
+    if any(kind in ("r", "s") for kind, _ in axes) and _joins_phases(producer):
         return f"a sum of %{group.root.name} would compute all its phases for each element"
     if evaluations(producer, group.counts) > _ONCE:
         return f"the kernel of %{group.root.name} would compute all its phases at several places"

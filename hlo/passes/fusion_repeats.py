@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Mapping
 from math import prod
 
-from hlo.analysis.fusibility import is_elementwise, is_fusible, op_cost
-from hlo.attributes.slices import slice_dims
+from hlo.analysis.fusibility import is_elementwise, is_fusible, is_spread_constant, op_cost
 from hlo.indexing.queries import steps
 from hlo.ir.instruction import Instruction
 from hlo.ir.permutation import compose, is_identity
 from hlo.machine import COMMON
+from hlo.ops.movement import PadAttributes
 from hlo.ops.table import INDEX_MAPS, OPS, Trait, has_trait, opcodes
 from hlo.passes.fusion_axes import PICKED, Axes, Axis, Group, fixed_dims, users_in
 from hlo.passes.patterns.matching import ints
@@ -71,10 +71,10 @@ def views_memory(producer: Instruction) -> bool:
 
 def is_read_often(producer: Instruction) -> bool:
     """Whether it is to be made once, in the order in which it is read."""
-    return _is_turned_back(producer) or _is_spread_lookup(producer) or _is_tiled(producer)
+    return is_turned_back(producer) or _is_spread_lookup(producer) or _is_tiled(producer)
 
 
-def _is_turned_back(producer: Instruction) -> bool:
+def is_turned_back(producer: Instruction) -> bool:
     """Whether all that is read of a transpose is a transpose that turns it back: so passes say that
     an array is to lie in memory otherwise than it is read.
     """
@@ -97,7 +97,7 @@ def _is_tiled(producer: Instruction) -> bool:
 
 def may_repeat(producer: Instruction, count: int) -> bool:
     """Whether computing it in several kernels costs no more than keeping it in memory."""
-    if producer.opcode in ("constant", "iota"):
+    if producer.opcode in ("constant", "iota") or _is_counted_mask(producer):
         return True
     if producer.shape.size_bytes <= _FEW_BYTES and views_memory(producer):
         return True
@@ -107,6 +107,16 @@ def may_repeat(producer: Instruction, count: int) -> bool:
     if has_trait(producer, _SPREADS):
         return read <= size or _is_part_of_read(producer)
     return op_cost(producer) <= CHEAP and read <= size * _SPREAD and count <= 3
+
+
+def _is_counted_mask(producer: Instruction) -> bool:
+    """Whether it is one number at every second or third place and another one between: loops over
+    such phases know which, and read no memory for it."""
+    return (
+        producer.opcode == "pad"
+        and all(map(is_spread_constant, producer.operands))
+        and any(d.interior for d in PadAttributes.of(producer.attributes).padding)
+    )
 
 
 def _is_part_of_read(producer: Instruction) -> bool:
@@ -185,8 +195,6 @@ def wasted_lanes(group: Group, producer: Instruction, axes: Axes) -> str:
         return "few of a vector's lanes would compute it, for rows are short"
     if _is_once_for_lanes(group, producer):
         return "all lanes of a vector would compute the same number"
-    if _is_gathered_across(group, producer, axes) or _is_sliced_across(producer):
-        return "each of a vector's lanes would read a line of its own"
     return ""
 
 
@@ -224,7 +232,7 @@ def _is_once_for_lanes(group: Group, producer: Instruction) -> bool:
     """
     if op_cost(producer) < _LONG or producer.shape.size < _LANES or group.order:
         return False
-    last = _last_axis(group)
+    last = last_axis(group)
     if last is None or group.dims[last[1]] < (2 if group.has_reduce else _LANES):
         return False
     waiting, seen = [producer], {producer}
@@ -243,26 +251,7 @@ def _is_once_for_lanes(group: Group, producer: Instruction) -> bool:
     return is_spread and not waiting
 
 
-def _is_gathered_across(group: Group, producer: Instruction, axes: Axes) -> bool:
-    """Whether lanes of a group would read a gather's slices across, each lane another line of a
-    large array, where the gather by itself reads along some other dimension.
-
-    A gather of its own and a transpose of what it made take 0.2 of the time for an image that is
-    made larger, channels first, with its channels last. Not where more is gathered than is kept.
-    """
-    root = group.root.shape
-    if producer.opcode != "gather" or producer.shape.size > prod(group.dims) or not root.is_array:
-        return False
-    if producer.operands[0].shape.size_bytes <= COMMON.first_cache.bytes or root.layout is None:
-        return False
-    last = _last_axis(group)
-    if [axis for axis, n in zip(axes, producer.shape.dims, strict=True) if n > 1][-1:] == [last]:
-        return False
-    slices = zip(ints(producer, "offset_dims"), _kept_dims(producer), strict=True)
-    return any(axes[at] == last and step_of(producer.operands[0], d) >= _LANES for at, d in slices)
-
-
-def _last_axis(group: Group) -> Axis | None:
+def last_axis(group: Group) -> Axis | None:
     """The dimension of the root's along which its elements lie side by side; None of a tuple, and
     of a scalar.
     """
@@ -286,7 +275,7 @@ def _summed_across(group: Group, reduce: Instruction, axes: Axes) -> str:
     "" where they do not. Sums that are made in their own order, and turned then, take 0.01 to 0.9
     of the time, of columns of two numbers as of thousands.
     """
-    last = _last_axis(group)
+    last = last_axis(group)
     if last is None:
         return ""
     if [axis for axis, n in zip(axes, reduce.shape.dims, strict=True) if n > 1][-1:] == [last]:
@@ -302,7 +291,7 @@ def _summed_across(group: Group, reduce: Instruction, axes: Axes) -> str:
             continue
         seen[top] = None
         x = top.operands[0] if top.opcode == "gather" else top
-        if x is not top and x.opcode == "transpose" and _is_turned_back(x.operands[0]):
+        if x is not top and x.opcode == "transpose" and is_turned_back(x.operands[0]):
             return "what its terms are gathered from lies as its own lanes run"
         if top.opcode in _TURNS or is_elementwise(top):
             waiting += top.operands
@@ -338,38 +327,10 @@ def _cost_alone(member: Instruction) -> int:
     return cost // _DIVIDED if OPS[member.opcode].cost.divides else cost
 
 
-def _is_sliced_across(transpose: Instruction) -> bool:
-    """Whether all that is read of a transpose is every second or third of what lies side by side in
-    a large array, as the phases of a transposed convolution take it of their kernel: lanes would
-    gather it, where the transpose by itself turns squares in registers.
-
-    Four phases of a kernel of 4x4 take 0.3 of the time. Not where more is turned than is kept.
-    """
-    layout, users = transpose.shape.layout, transpose.users
-    if transpose.opcode != "transpose" or layout is None:
-        return False
-    x = transpose.operands[0].shape
-    if x.size_bytes <= COMMON.first_cache.bytes or sum(u.shape.size for u in users) < x.size:
-        return False
-    dims = enumerate(transpose.shape.dims)
-    inner = next((d for d, n in dims if n > 1 and step_of(transpose, d) == 1), None)
-    if inner is None or layout.minor_to_major[0] == inner:
-        return False
-    return all(u.opcode == "slice" and slice_dims(u.attributes)[inner].stride > 1 for u in users)
-
-
-def _kept_dims(gather: Instruction) -> list[int]:
-    """The operand's dimensions that are dimensions of a slice, in order."""
-    batching = gather.get("operand_batching_dims") or ()
-    assert isinstance(batching, tuple), "a list of integers"
-    cut = {*ints(gather, "collapsed_slice_dims"), *batching}
-    return [d for d in range(gather.operands[0].shape.rank) if d not in cut]
-
-
 def step_of(x: Instruction, d: int) -> int:
     """How many elements lie between neighbours along a dimension, in the array in memory of which x
     is a transpose."""
-    while x.opcode == "transpose" and not _is_turned_back(x):
+    while x.opcode == "transpose" and not is_turned_back(x):
         d = ints(x, "dimensions")[d]
         (x,) = x.operands
     if x.shape.layout is None:

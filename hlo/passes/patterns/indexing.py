@@ -192,7 +192,7 @@ def scatter_one_window_at_constants(root: Instruction) -> Instruction | None:
     combine = root["to_apply"]
     assert isinstance(combine, Computation), "a scatter combines by a computation"
     starts = _one_start(indices, ints(root, "scatter_dims_to_operand_dims"), x.shape.rank)
-    if not _replaces(combine) and not _combines(combine, x, u):
+    if not replaces(combine) and not combines(combine, x, u):
         return None
     if starts is None or not is_plain(u.shape):
         return None
@@ -203,18 +203,19 @@ def scatter_one_window_at_constants(root: Instruction) -> Instruction | None:
         return None
     if u.shape.dims != window:
         u = make(root, "reshape", u, shape=Shape.array(u.shape.dtype, window))
-    if not _replaces(combine):
+    if not replaces(combine):
         u = _combined(root, combine.root.opcode, starts, u)
     scalar = Shape.array(indices.shape.dtype)
     starts_at = [make_constant(root, Literal.of(np.asarray(s), scalar)) for s in starts]
     return make(root, "dynamic-update-slice", x, u, *starts_at, shape=root.shape)
 
 
-def _replaces(combine: Computation) -> bool:
+def replaces(combine: Computation) -> bool:
+    """Whether what is there is replaced by the update."""
     return combine.root is combine.parameters[1]
 
 
-def _combines(combine: Computation, x: Instruction, u: Instruction) -> bool:
+def combines(combine: Computation, x: Instruction, u: Instruction) -> bool:
     """Whether it is one op of what is there and the update, all of one type."""
     root = combine.root
     is_op = root.opcode in _COMBINING and list(root.operands) == list(combine.parameters)
@@ -259,7 +260,7 @@ def scatter_one_per_row(root: Instruction) -> Instruction | None:
         return None
     combine = root["to_apply"]
     assert isinstance(combine, Computation), "a scatter combines by a computation"
-    if not _replaces(combine) and not _combines(combine, x, u):
+    if not replaces(combine) and not combines(combine, x, u):
         return None
     rows = tuple(x.shape.dims[d] for d in batch)
     whole = Shape.array(kind, x.shape.dims)
@@ -267,7 +268,7 @@ def scatter_one_per_row(root: Instruction) -> Instruction | None:
     starts_at = make(root, "broadcast", starts_at, shape=whole, dimensions=batch)
     new = make(root, "reshape", u, shape=Shape.array(u.shape.dtype, rows))
     new = make(root, "broadcast", new, shape=root.shape, dimensions=batch)
-    if not _replaces(combine):
+    if not replaces(combine):
         new = make(root, combine.root.opcode, x, new, shape=root.shape)
     numbers = make(root, "iota", shape=whole, iota_dimension=along)
     is_there = make(root, "compare", numbers, starts_at, direction="EQ")

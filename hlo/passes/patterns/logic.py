@@ -285,6 +285,27 @@ def select_not(root: Instruction) -> Instruction | None:
     return make(root, "select", p.operands[0], y, x, shape=root.shape)
 
 
+@rewrite("select", operand="compare")
+def select_of_counted_place(root: Instruction) -> Instruction | None:
+    """select(p < 0, p + n, p) => p  for p >= 0,  => p + n  for p < 0,  where p is counted
+
+    As JAX wraps indices that count from the end, those of its own iotas too.
+    """
+    test, wrapped, p = root.operands
+    if test.opcode != "compare" or test["direction"] != "LT" or test.operands[0] is not p:
+        return None
+    if not p.shape.dtype.is_signed or not p.shape.dtype.is_integral:
+        return None
+    if not is_splat(test.operands[1], 0):
+        return None
+    from hlo.analysis.counted_places import range_of  # for programs that index
+
+    found = range_of(p)
+    if found is None:
+        return None
+    return p if found[0] >= 0 else wrapped if found[1] < 0 else None
+
+
 @rewrite("select")
 def select_truth(root: Instruction) -> Instruction | None:
     """select(p, true, false) => p,  select(p, false, true) => not p  for pred of one shape"""

@@ -52,6 +52,10 @@ WRAPPED = """  zero = KIND[] constant(0)
   below = pred[7,37] compare(moved, zeros), direction=LT
   over = SHAPE add(moved, ns)
   at = SHAPE select(below, over, moved)"""
+STRIDED = """  n = KIND[] constant({n})
+  ns = SHAPE broadcast(n), dimensions={{}}
+  far = SHAPE multiply(j, ns)
+  at = SHAPE add(i, far)"""
 STARTED = """  l = KIND[] constant(0)
   h = KIND[] constant(11)
   begin = KIND[] clamp(l, start, h)
@@ -82,6 +86,49 @@ def test_neighbours_are_read_as_a_run(places: str, n: int) -> None:
     """Wherever the run begins and ends, also beside the table."""
     is_one_end = places is CLIPPED and abs(n) > TABLE
     assert checked(program(places.format(n=n)), 0) is is_one_end
+
+
+@pytest.mark.parametrize("n", [-2, -1, 1, 2, 3, 7])
+def test_elements_equally_far_apart(n: int) -> None:
+    """Places beyond the table's ends are clamped: three steps of 36 are."""
+    checked(program(STRIDED.format(n=n)), 0)
+
+
+def test_elements_equally_far_apart_inside_of_the_table_are_no_lookup() -> None:
+    text = program(STRIDED.format(n=2)).replace(f"[{ROWS},{TABLE}]", f"[{ROWS},90]")
+    x = np.random.default_rng(0).standard_normal((ROWS, 90)).astype(np.float32)
+    want = hlo.evaluate(hlo.parse(text), x, np.int32(0))
+    for machine in (None, NAMED["x86-64-v3"]):
+        given = hlo.compile(hlo.parse(text), machine=machine)(x, np.int32(0))
+        assert np.asarray(given).tobytes() == np.asarray(want).tobytes()
+    shown = driver.emit_stage(driver.optimize(hlo.parse(text)), "llvm")
+    assert "mul <" not in shown  # no place is computed lane by lane
+
+
+VECTORS = f"""HloModule vectors
+ENTRY e {{
+  x = f32[{ROWS},{TABLE}] parameter(0)
+  a = s32[{ROWS},5,3,1] iota(), iota_dimension=0
+  b = s32[{ROWS},5,3,1] iota(), iota_dimension=1
+  c = s32[{ROWS},5,3,1] iota(), iota_dimension=2
+  n = s32[] constant(8)
+  ns = s32[{ROWS},5,3,1] broadcast(n), dimensions={{}}
+  d = s32[{ROWS},5,3,1] multiply(b, ns)
+  e = s32[{ROWS},5,3,1] add(c, d)
+  FIRST
+  at = s32[{ROWS},5,3,2] concatenate(f, e), dimensions={{3}}
+  ROOT r = f32[{ROWS},5,3] gather(x, at), offset_dims={{}}, collapsed_slice_dims={{0,1}},
+    start_index_map={{0,1}}, index_vector_dim=3, slice_sizes={{1,1}}
+}}"""
+
+
+@pytest.mark.parametrize("first", ["add(a, c)", "multiply(a, c)"])
+def test_places_in_two_dimensions(first: str) -> None:
+    """The first may be clamped, or is no place that is counted: then both are looked up."""
+    module = hlo.parse(VECTORS.replace("FIRST", f"f = s32[{ROWS},5,3,1] {first}"))
+    x = np.random.default_rng(0).standard_normal((ROWS, TABLE)).astype(np.float32)
+    want = hlo.evaluate(module, x)
+    assert np.asarray(hlo.compile(module)(x)).tobytes() == np.asarray(want).tobytes()
 
 
 @pytest.mark.parametrize("start", [-5, 0, 4, 11, 2**31 - 1])
