@@ -32,6 +32,7 @@ from hlo.indexing.reductions import reduction_dims
 _BLOCK_SIDES = (256, 64)
 # Rows up to this length leave lanes idle, or cost a tree of lanes for little.
 _SHORT_REDUCTION = 16
+_MOST_IN_A_ROW = 16  # Terms of sums that lanes make for a short row each.
 _MANY_TERMS = 8  # For so many, what is done for each row of terms is little.
 _ROOM = 32  # Registers that hold a formula's numbers beside what is computed.
 _PAIRS = 4  # The fewest rounds of a loop whose values take two registers.
@@ -156,17 +157,37 @@ def _are_rows_of_few(schedule: NestSchedule, loops: int) -> bool:
 
 
 def _are_costly_short_sums(schedule: NestSchedule) -> bool:
-    """Whether few terms make each result of short rows, of which something costly is computed: a
-    power of what a small matrix makes of a point. Lanes over its columns would be idle for the most
-    part; to put rows together costs cheap results more than that (twice the time).
+    """Whether short sums that make short rows take longer than to put their rows together: few
+    terms of which something costly is computed (a power of what a small matrix makes of a point),
+    or many, in rows that leave lanes idle (points of seven numbers by a matrix of three columns,
+    bits by a parity check). Lanes over columns would be idle for the most part. Cheap results of
+    few terms take twice the time so.
     """
     domain = schedule.domain
-    terms = (
+    row = domain.extents[-1]
+    terms = [
         prod(reduce.operands[0].shape.dims[d] for d in reduction_dims(reduce).reduced)
         for reduce, _ in domain.trace.reductions
+    ]
+    if 2 * row > schedule.lanes:
+        return False
+    if domain.trace.heavy > 0:
+        return all(n <= MOST_INTERLEAVED for n in terms)
+    is_many = all(MOST_INTERLEAVED < n <= _MOST_IN_A_ROW for n in terms)
+    return is_many and row < MOST_INTERLEAVED and not _are_columns_of_rows(schedule)
+
+
+def _are_columns_of_rows(schedule: NestSchedule) -> bool:
+    """Whether lanes over short rows read what they sum as it lies: columns of a small matrix for
+    each row."""
+    *outer, last = schedule.domain.variables
+    return any(
+        read.position.depends_on(last)
+        and any(read.position.depends_on(v) for v in outer)
+        and all(read.position.coefficient(v) != 1 for v in read.reduced)
+        for read in schedule.domain.trace.reads
+        if read.reduced
     )
-    is_idle = 2 * domain.extents[-1] <= schedule.lanes
-    return is_idle and domain.trace.heavy > 0 and all(n <= MOST_INTERLEAVED for n in terms)
 
 
 def _visits(vectors: int, unroll: int, *, in_one: bool) -> int:
