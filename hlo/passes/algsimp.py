@@ -29,7 +29,7 @@ def _enter(opcode: str) -> None:
         case "dynamic-slice" | "dynamic-update-slice" | "get-dimension-size":
             from hlo.passes.patterns import indexing
         case "scatter":
-            from hlo.passes.patterns import counting, indexing
+            from hlo.passes.patterns import counting, indexing, overlaps  # noqa: F401
         case "sort":
             from hlo.passes.patterns import ordering  # noqa: F401
         case "gather":
@@ -65,6 +65,7 @@ def all_rules() -> dict[str, Rule]:
         library,
         logic,
         ordering,
+        overlaps,
         reduction,
         slicing,
         windowed_reduction,

@@ -27,7 +27,7 @@ from hlo.passes.patterns.indexing import combines, replaces
 from hlo.passes.patterns.matching import is_plain, literal_of, splat
 from hlo.passes.rewriting import rewrite
 
-_MOST_BESIDE = 4  # Elements for each update that are read and written beside it.
+MOST_BESIDE = 4  # Elements for each update that are read and written beside it.
 _LEAST_COUNTED = 8  # Shorter tables of places are read as fast as they are counted.
 
 
@@ -49,7 +49,7 @@ def gather_evenly(root: Instruction) -> Instruction | None:
     return None if runs is None else _sliced(root, runs)
 
 
-class _Run(Struct, frozen=True):
+class Run(Struct, frozen=True):
     """The places along one dimension: the least, how many, how far apart; along: the dimensions of
     what is moved that count them, outer first.
     """
@@ -65,21 +65,21 @@ class _Run(Struct, frozen=True):
         return self.step == 1 or self.count == 1
 
 
-def _sliced(root: Instruction, runs: Sequence[_Run]) -> Instruction:
+def _sliced(root: Instruction, runs: Sequence[Run]) -> Instruction:
     """The slice that the runs are, with the root's dimensions in order."""
     x, dims = root.operands[0], root.shape.dims
     taken = tuple(SliceDim(r.least, r.least + r.step * (r.count - 1) + 1, r.step) for r in runs)
-    value = make(root, "slice", x, shape=_of(x, [r.count for r in runs]), slice=taken)
+    value = make(root, "slice", x, shape=array_of(x, [r.count for r in runs]), slice=taken)
     turned = tuple(d for d, run in enumerate(runs) if run.is_backwards)
     if turned:
         value = make(root, "reverse", value, shape=value.shape, dimensions=turned)
     order = [n for run in runs for n in run.along]
-    value = make(root, "reshape", value, shape=_of(x, [dims[n] for n in order]))
+    value = make(root, "reshape", value, shape=array_of(x, [dims[n] for n in order]))
     value = transposed(value, tuple(int(k) for k in np.argsort(order)))
     return make(root, "broadcast", value, shape=root.shape, dimensions=tuple(sorted(order)))
 
 
-def _of(x: Instruction, dims: Sequence[int]) -> Shape:
+def array_of(x: Instruction, dims: Sequence[int]) -> Shape:
     """A plain array of x's elements."""
     return Shape.array(x.shape.dtype, dims)
 
@@ -117,16 +117,16 @@ def scatter_evenly(root: Instruction) -> Instruction | None:
     if not is_plain(u.shape) or not (replaces(combine) or combines(combine, x, u)):
         return None
     loops = [Variable(f"i{d}", 0, n - 1) for d, n in enumerate(u.shape.dims)]
-    index = _written_index(root, tuple(map(affine.of, loops)))
+    index = written_index(root, tuple(map(affine.of, loops)))
     runs = _runs(index, loops) if index is not None else None
     if runs is None or sum(len(r.along) for r in runs) < sum(n > 1 for n in u.shape.dims):
         return None
     if all(r.is_dense for r in runs):
         return _updated(root, runs)
-    return _padded(root, runs) if _MOST_BESIDE * u.shape.size >= x.shape.size else None
+    return _padded(root, runs) if MOST_BESIDE * u.shape.size >= x.shape.size else None
 
 
-def _written_index(scatter: Instruction, index: Index) -> Index | None:
+def written_index(scatter: Instruction, index: Index) -> Index | None:
     """Where an element of a scatter's updates goes; None where no place is counted, or may lie
     outside.
     """
@@ -143,7 +143,7 @@ def _written_index(scatter: Instruction, index: Index) -> Index | None:
     return None if missed else written
 
 
-def _updated(scatter: Instruction, runs: Sequence[_Run]) -> Instruction:
+def _updated(scatter: Instruction, runs: Sequence[Run]) -> Instruction:
     """A box of the operand with the updates in it."""
     x, places, _ = scatter.operands
     u = _in_order(scatter, runs)
@@ -156,7 +156,7 @@ def _updated(scatter: Instruction, runs: Sequence[_Run]) -> Instruction:
     return make(scatter, "dynamic-update-slice", x, u, *starts, shape=scatter.shape)
 
 
-def _padded(scatter: Instruction, runs: Sequence[_Run]) -> Instruction | None:
+def _padded(scatter: Instruction, runs: Sequence[Run]) -> Instruction | None:
     """The operand combined with the updates and what lies between them."""
     x, kind = scatter.operands[0], scatter.operands[2].shape.dtype
     combine = scatter["to_apply"]
@@ -182,31 +182,31 @@ def _padded(scatter: Instruction, runs: Sequence[_Run]) -> Instruction | None:
     return make(scatter, combine.root.opcode, x, new, shape=scatter.shape)
 
 
-def _in_order(scatter: Instruction, runs: Sequence[_Run]) -> Instruction:
+def _in_order(scatter: Instruction, runs: Sequence[Run]) -> Instruction:
     """The updates with a dimension for each of the operand's, in ascending order of places."""
     u = scatter.operands[2]
     dims = u.shape.dims
     order = [n for run in runs for n in run.along]
-    value = make(scatter, "reshape", u, shape=_of(u, [n for n in dims if n > 1]))
+    value = make(scatter, "reshape", u, shape=array_of(u, [n for n in dims if n > 1]))
     kept = sorted(order)
     value = transposed(value, tuple(kept.index(n) for n in order))
-    value = make(scatter, "reshape", value, shape=_of(u, [r.count for r in runs]))
+    value = make(scatter, "reshape", value, shape=array_of(u, [r.count for r in runs]))
     turned = tuple(d for d, run in enumerate(runs) if run.is_backwards)
     if turned:
         value = make(scatter, "reverse", value, shape=value.shape, dimensions=turned)
     return value
 
 
-def _runs(index: Index, loops: Sequence[Variable]) -> list[_Run] | None:
+def _runs(index: Index, loops: Sequence[Variable]) -> list[Run] | None:
     """The places along all dimensions, where no two are counted by one."""
-    runs = [_run(e, loops) for e in index]
+    runs = [run_of(e, loops) for e in index]
     found = [run for run in runs if run is not None]
     counted = [n for run in found for n in run.along]
     is_apart = len(set(counted)) == len(counted)
     return found if is_apart and len(found) == len(runs) else None
 
 
-def _run(e: Expr, loops: Sequence[Variable]) -> _Run | None:
+def run_of(e: Expr, loops: Sequence[Variable]) -> Run | None:
     """The places of one dimension, where they are equally far apart."""
     if not e.terms.keys() <= set(loops):
         return None
@@ -220,7 +220,7 @@ def _run(e: Expr, loops: Sequence[Variable]) -> _Run | None:
         if outer != inner * size:
             return None
     step = steps[-1] if steps else 1
-    return _Run(e.low, prod(sizes), abs(step), tuple(along), step < 0)
+    return Run(e.low, prod(sizes), abs(step), tuple(along), step < 0)
 
 
 @rewrite("gather", operand="constant")
