@@ -69,6 +69,8 @@ def _split(module: Module, reduce: Instruction, made: Made) -> bool:
     x = reduce.operands[0]
     if x.shape.is_dynamic or "control-predecessors" in reduce.attributes:
         return False
+    if _made_by(x).get("to_apply") is reduce["to_apply"]:
+        return False  # of parts that were cut before
     wanted = wanted_parts(reduce)
     cut = _even(reduce, wanted) if wanted > 1 else None
     is_flat = False
@@ -82,6 +84,11 @@ def _split(module: Module, reduce: Instruction, made: Made) -> bool:
         return _widened(module, reduce, cut, made)
     _rewrite(reduce, cut, starts, made)
     return True
+
+
+def _made_by(x: Instruction) -> Instruction:
+    """What makes an array, in a kernel where one does."""
+    return x.called_computations()[0].root if x.opcode == "fusion" else x
 
 
 def _shared(made: Made, key: Hashable, new: Callable[[], Instruction]) -> Instruction:
