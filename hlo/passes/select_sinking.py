@@ -23,6 +23,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
 from hlo.ops.table import Trait, opcodes
+from hlo.passes.cse import cse
 from hlo.passes.dce import drop_unread
 from hlo.passes.liveness import awaited, replaceable
 from hlo.passes.patterns.matching import splat, splat_literal
@@ -48,6 +49,8 @@ def select_sinking(module: Module) -> bool:
         if form.gain > 0:
             form.apply()
             changed = True
+    if changed:
+        cse(module)  # two formulas may choose between the same
     return changed
 
 

@@ -133,6 +133,21 @@ ENTRY e { x = f32[2048,64] parameter(0)
   q = f32[64,512] dot(x, t), lhs_contracting_dims={0}, rhs_contracting_dims={0}
   ROOT o = (f32[2048,64], f32[64,512]) tuple(r, q) }"""
 
+# Two formulas of one number become one each, of the same choice.
+SAME_CHOICE = """HloModule chosen
+ENTRY e { p = pred[500] parameter(0)
+  x = f32[500] parameter(1)
+  y = f32[500] parameter(2)
+  z = f32[500] parameter(3)
+  a = f32[500] exponential(x)
+  b = f32[500] exponential(y)
+  s = f32[500] select(p, a, b)
+  c = f32[500] tanh(x)
+  d = f32[500] tanh(y)
+  t = f32[500] select(p, c, d)
+  m = f32[500] multiply(s, z)
+  ROOT r = f32[500] add(m, t) }"""
+
 PROGRAMS = {
     "shared body": SHARED_BODY,
     "constant": TURNED_CONSTANT,
@@ -140,6 +155,7 @@ PROGRAMS = {
     "pairs": PAIRS,
     "two sums": TWO_SUMS,
     "all in blocks": ALL_IN_BLOCKS,
+    "same choice": SAME_CHOICE,
 }
 
 
