@@ -88,17 +88,26 @@ def _read_index(gather: Instruction, index: Index) -> Index | None:
     """Where an element of a gather lies in its operand; None where no place is counted, or may lie
     outside.
     """
-    missed: list[int] = []
+    starts = _Starts(gather)
+    (case,) = cases(gather, index, starts)
+    return case.index if starts.are_counted else None
 
-    def start(number: int, at: Index, low: int, high: int) -> Expr:
-        found = place_of(gather.operands[number], at)
+
+class _Starts:
+    """What a gather's or scatter's starts are, as they are asked for: places that are counted and
+    lie inside, or else none is.
+    """
+
+    def __init__(self, one: Instruction) -> None:
+        self._operands = one.operands
+        self.are_counted = True
+
+    def __call__(self, number: int, at: Index, low: int, high: int) -> Expr:
+        found = place_of(self._operands[number], at)
         if found is None or not found.is_open or found.least < low or high < found.most:
-            missed.append(number)
+            self.are_counted = False
             return affine.number(low)
         return found.index
-
-    (case,) = cases(gather, index, start)
-    return None if missed else case.index
 
 
 @rewrite("scatter")
@@ -130,17 +139,9 @@ def written_index(scatter: Instruction, index: Index) -> Index | None:
     """Where an element of a scatter's updates goes; None where no place is counted, or may lie
     outside.
     """
-    missed: list[int] = []
-
-    def start(number: int, at: Index, low: int, high: int) -> Expr:
-        found = place_of(scatter.operands[number], at)
-        if found is None or not found.is_open or found.least < low or high < found.most:
-            missed.append(number)
-            return affine.number(low)
-        return found.index
-
-    written = scattered(scatter, index, start)
-    return None if missed else written
+    starts = _Starts(scatter)
+    written = scattered(scatter, index, starts)
+    return written if starts.are_counted else None
 
 
 def _updated(scatter: Instruction, runs: Sequence[Run]) -> Instruction:
