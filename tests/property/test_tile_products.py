@@ -134,6 +134,40 @@ def numbers(dtype: DType, dims: tuple[int, ...]) -> np.ndarray:
     return rng.choice(np.array([-1, -0.5, 0, 0.5, 1, 1.5]), dims).astype(dtype.numpy)
 
 
+CONVOLVED = [
+    ("bf16", "f32", "tdpbf16ps"), ("bf16", "bf16", "tdpbf16ps"), ("f16", "f32", "tdpfp16ps"),
+    ("s8", "s32", "tdpbssd"), ("u8", "u32", "tdpbuud"),
+]  # fmt: skip
+WINDOWS = [
+    "size=3x3 pad=1_1x1_1", "size=3x3 stride=2x2 pad=0_1x1_0",
+    "size=3x3 pad=1_1x1_1 lhs_dilate=2x2", "size=3x3 pad=2_2x2_2 rhs_dilate=2x2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("window", "kind"), covering(WINDOWS, CONVOLVED, strength=1))
+def test_convolutions_between_zeros(tiles: Tiles, kind: tuple[str, str, str], window: str) -> None:
+    """Their copies between zeros hold what tiles multiply; numbers and sums are exact."""
+    element, out, instruction = kind
+    operands = f"{element}[2,9,11,64] parameter(0)", f"{element}[3,3,64,40] parameter(1)"
+    module = driver.parse(f"""HloModule m
+    ENTRY e {{ x = {operands[0]}
+      y = {operands[1]}
+      ROOT r = {out}[{shape_of(window)}] convolution(x, y), window={{{window}}},
+        dim_labels=b01f_01io->b01f }}""")
+    root = module.entry.root
+    factors = [numbers(o.shape.dtype, o.shape.dims) for o in root.operands]
+    result = np.empty(root.shape.dims, root.shape.dtype.numpy)
+    Compiled(emulated(contraction_kernels(root, Target(WIDE))))(factors, result, pieces=2)
+    np.testing.assert_array_equal(result, np.asarray(driver.evaluate(module, *factors)))
+    assert tiles.events[instruction] > 0
+
+
+def shape_of(window: str) -> str:
+    """The result's dimensions."""
+    rows, columns = (4, 5) if "stride" in window else (17, 21) if "lhs" in window else (9, 11)
+    return f"2,{rows},{columns},40"
+
+
 def test_halves_that_are_subnormal_count(tiles: Tiles) -> None:
     """TDPFP16PS takes them as they are: nobody looks for any, and none is left out."""
     root = driver.parse(product_text((33, 34, 512), ("f16", "f16", "f32"), "nn")).entry.root

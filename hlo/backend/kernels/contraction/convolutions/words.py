@@ -1,7 +1,8 @@
-"""A padded convolution whose copies between zeros hold elements as instructions on words take them.
+"""A padded convolution whose copies between zeros hold elements as matrix units, or instructions on
+words, take them.
 
-bf16 stays bf16; integers of up to 8 bits become pairs of s16: quads of two signed factors would
-have to move their zeros too.
+bf16 stays bf16, integers of up to 8 bits stay what they are for matrix units; for words they become
+pairs of s16: quads of two signed factors would have to move their zeros too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from hlo.backend.kernels.contraction.convolutions.convolution import (
     convolution_contraction,
 )
 from hlo.backend.kernels.contraction.problem.axes import Contraction, normal
-from hlo.backend.kernels.contraction.problem.ring import ring_of
+from hlo.backend.kernels.contraction.problem.ring import Ring, ring_of
+from hlo.backend.kernels.contraction.problem.tiles import tiles_of
 from hlo.backend.kernels.contraction.words.words import in_words
 from hlo.ir.instruction import Instruction
 
@@ -22,13 +24,24 @@ WORD_BITS = 32  # Of which elements are at most half.
 
 
 def held_in_words(instruction: Instruction, target: Target) -> tuple[Contraction, Base, Base]:
-    """The contraction and its factors, copied so where words are multiplied; else as numbers."""
+    """The contraction and its factors, copied so where tiles or words are multiplied; else as
+    numbers.
+    """
     ring = ring_of(instruction.shape.dtype, target)
     if any(o.shape.dtype.bits > WORD_BITS // 2 for o in instruction.operands):
         return convolution_contraction(instruction)
     for held in (AS_THEY_ARE, PAIRS):
         made = convolution_contraction(instruction, held)
         is_copied = any(array.padded for array in made[1:])
-        if is_copied and in_words(normal(made[0], ring.lanes), ring) is not None:
+        if is_copied and _is_served(normal(made[0], ring.lanes), ring):
             return made
     return convolution_contraction(instruction)
+
+
+def _is_served(c: Contraction, ring: Ring) -> bool:
+    """Whether matrix units or words multiply elements as they are held."""
+    if tiles_of(c, ring) is None:
+        return in_words(c, ring) is not None
+    from hlo.backend.kernels.contraction.matrix_units.amx import tile_plan  # few machines have them
+
+    return tile_plan(c, ring) is not None or in_words(c, ring) is not None
