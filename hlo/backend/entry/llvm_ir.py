@@ -44,7 +44,7 @@ def emit(
     """The kernels' modules, the entry in the last of them. flushed: with denormals as zeros.
 
     workers: processors that kernels are cut and grouped for; None: those that there are, for code
-    that is wanted soon.
+    that is wanted soon, which of a listed program has no entry.
     hands_frame: whoever runs a parallel loop gets the frame, even if the run cannot be stopped.
     externs: host steps by number that are functions of C. is_small: loops hold no kernels of their
     own.
