@@ -54,7 +54,8 @@ INNER_LAYERS = {
         ("words",),
         ("vectors",),
         ("products",),
-        ("matrix_units", "convolutions", "direct"),
+        ("matrix_units",),
+        ("convolutions", "direct"),
     ),
 }
 # Rooms of one rank stand beside each other; these pairs look sideways, for the reason given.
