@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import llvmlite.binding as llvmlite  # type: ignore[import-untyped]  # noqa: TID251  # compared with
 import pytest
 
@@ -20,6 +22,19 @@ def test_what_llvmlite_says_of_this_machine() -> None:
     assert llvm.process_triple() == llvmlite.get_process_triple()
     assert llvm.processor_name() == llvmlite.get_host_cpu_name()
     assert llvm.processor_features() == dict(llvmlite.get_host_cpu_features())
+
+
+@pytest.mark.parametrize("name", llvm._FUNCTIONS)
+def test_functions_are_declared_as_llvmlite_does(name: str) -> None:
+    """As many arguments, each as large: a pointer is one, whatever it is called. What llvmlite does
+    not declare gives a number of C's, which nobody reads where there is none.
+    """
+    theirs = getattr(llvmlite.ffi.lib, f"LLVMPY_{name}")
+    result, *arguments = llvm._FUNCTIONS[name]
+    if theirs.argtypes is not None:
+        assert [*map(ctypes.sizeof, arguments)] == [*map(ctypes.sizeof, theirs.argtypes)]
+    if result is not None:
+        assert ctypes.sizeof(result) == ctypes.sizeof(theirs.restype)
 
 
 def test_code_is_what_llvmlite_makes() -> None:
