@@ -84,15 +84,6 @@ def array_of(x: Instruction, dims: Sequence[int]) -> Shape:
     return Shape.array(x.shape.dtype, dims)
 
 
-def _read_index(gather: Instruction, index: Index) -> Index | None:
-    """Where an element of a gather lies in its operand; None where no place is counted, or may lie
-    outside.
-    """
-    starts = _Starts(gather)
-    (case,) = cases(gather, index, starts)
-    return case.index if starts.are_counted else None
-
-
 class _Starts:
     """What a gather's or scatter's starts are, as they are asked for: places that are counted and
     lie inside, or else none is.
@@ -108,6 +99,15 @@ class _Starts:
             self.are_counted = False
             return affine.number(low)
         return found.index
+
+
+def _read_index(gather: Instruction, index: Index) -> Index | None:
+    """Where an element of a gather lies in its operand; None where no place is counted, or may lie
+    outside.
+    """
+    starts = _Starts(gather)
+    (case,) = cases(gather, index, starts)
+    return case.index if starts.are_counted else None
 
 
 @rewrite("scatter")

@@ -17,7 +17,7 @@ from hlo.analysis.direct_convolution import direct_form
 from hlo.backend.ir.kernel import KernelSequence, KnownLeaves
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.convolutions.convolution import Base
-from hlo.backend.kernels.contraction.convolutions.words import held_in_words
+from hlo.backend.kernels.contraction.convolutions.held import held_as_multiplied
 from hlo.backend.kernels.contraction.problem.axes import Contraction
 from hlo.backend.kernels.contraction.problem.buffer_numbers import BufferNumbers, placed
 from hlo.backend.kernels.contraction.problem.result import Epilogue
@@ -40,7 +40,7 @@ def convolution_kernels(
 
         return direct_kernels(form, instruction, target, epilogue, buffers)
     sequence = ContractionSequence(target, epilogue, buffers, known)
-    contraction, *arrays = held_in_words(instruction, target)
+    contraction, *arrays = held_as_multiplied(instruction, target)
     c = placed(contraction, buffers)
     met: tuple[int, ...] = ()
     if any(a.padded for a in arrays) and min(c.batches, c.m, c.n, c.k) > 0:

@@ -23,7 +23,7 @@ from hlo.ir.instruction import Instruction
 WORD_BITS = 32  # Of which elements are at most half.
 
 
-def held_in_words(instruction: Instruction, target: Target) -> tuple[Contraction, Base, Base]:
+def held_as_multiplied(instruction: Instruction, target: Target) -> tuple[Contraction, Base, Base]:
     """The contraction and its factors, copied so where tiles or words are multiplied; else as
     numbers.
     """
