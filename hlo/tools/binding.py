@@ -29,9 +29,13 @@ def bind(module: Module, values: Mapping[Any, object]) -> Module:
 
     values: arrays by the parameters' names (str) or numbers (int), of their shapes and types;
     nothing is cast.
-    Raises HloError `arguments` for a name that is none, a value that does not fit, a parameter that
-    is no array, or one whose memory the program may write over.
+    Raises HloError `arguments` for what is no mapping, a name that is none, a value that does not
+    fit, a parameter that is no array, or one whose memory the program may write over.
     """
+    given: object = values
+    if not isinstance(given, Mapping):
+        message = f"bind: found {type(given).__name__}, expected arrays by names or numbers"
+        raise HloError("arguments", message, help="for instance {0: array} or {'weights': array}")
     made = clone_module(module)
     entry = made.entry
     parameters = entry.parameters

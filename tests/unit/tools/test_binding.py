@@ -82,6 +82,11 @@ def test_what_cannot_be_bound(
     assert raised.value.code == "arguments"
 
 
+def test_only_a_mapping_says_what_is_bound(model: hlo.ir.module.Module) -> None:
+    with pytest.raises(HloError, match="found int, expected arrays by names or numbers"):
+        hlo.bind(model, 3)  # type: ignore[arg-type]  # as somebody may write
+
+
 def test_the_command(model: hlo.ir.module.Module, tmp_path: Path) -> None:
     b, _, w, _ = drawn()
     file, weights = tmp_path / "model.hlo", tmp_path / "w.npz"
