@@ -48,7 +48,9 @@ class AssemblyTile(Struct, frozen=True):
 
     loops: outermost first. cut: where they are cut into blocks. adds: to what is stored.
     last_lanes: lanes of the last vector that exist, 0: all; is_rhs_masked, is_out_masked: where no
-    others may be touched. ahead_bytes: how far each depth moves on in what is asked for ahead.
+    others may be touched. ahead_bytes: how far each depth moves on in what is asked for ahead;
+    ahead_lines: how many lines it asks for there, 0: all that it moves over. panel_step: bytes from
+    depth to depth of a panel to which the columns go as well, 0: there is none.
     """
 
     ring: Ring
@@ -63,6 +65,8 @@ class AssemblyTile(Struct, frozen=True):
     is_rhs_masked: bool = False
     is_out_masked: bool = False
     ahead_bytes: int = 0
+    ahead_lines: int = 0
+    panel_step: int = 0
 
     @property
     def unroll(self) -> int:
@@ -91,7 +95,7 @@ def fits(tile: AssemblyTile, words: Assembly) -> bool:
     loops = tile.loops
     if len(loops) > MOST_LOOPS or (tile.last_lanes and not words.has_masks):
         return False
-    far = [tile.rows * tile.lhs_row, tile.rows * tile.out_row]
+    far = [tile.rows * tile.lhs_row, tile.rows * tile.out_row, UNROLLED * tile.ahead_bytes]
     for loop in loops:
         if isinstance(loop.count, Value) and len(loops) > 1:
             return False
@@ -108,9 +112,11 @@ def write_tile(
     out: Value,
     aside: Value,
     ahead: Value | None = None,
+    panel: Value | None = None,
 ) -> None:
     """The sums over all depths from `lhs` and `rhs` to memory at `out`. aside: room for a tile of
-    sums, used where depth is cut. ahead: where it begins what depths ask for.
+    sums, used where depth is cut. ahead: where it begins what depths ask for. panel: where it
+    begins what columns are copied to.
     """
     words = tile_assembly(tile.ring)
     assert words is not None, "asked for where there is assembly"
@@ -118,15 +124,14 @@ def write_tile(
     lines = [*text.begin(), *text.nest(tile.loops, 0), *text.end()]
     counts = [loop.count for loop in tile.loops if isinstance(loop.count, Value)]
     counts += [w.int(0)] * (text.counters - len(counts))
-    if ahead is not None:
-        counts.append(ahead)
+    counts += [moving for moving in (ahead, panel) if moving is not None]
     kept = [out, aside] if tile.cut else [out]
     assembly.write(w, lines, (lhs, rhs, *counts), kept, words.names(tile.ring.registers))
 
 
 class _Text:
     """The lines. Operands: $0 lhs, $1 rhs, $2 ... counters, where lines are that are asked for
-    ahead, if any are, then out and where sums are set aside.
+    ahead, if any are, the panel, if there is one, then out and where sums are set aside.
 
     Counters: one for each loop; where they are cut, the rounds of a block and the blocks that are
     behind (BEFORE less them).
@@ -141,7 +146,8 @@ class _Text:
         self.counters = loops + (2 if tile.cut else 0)
         self.counters += bool(tile.last_lanes)  # the mask passes through the last
         self.ahead = f"${2 + self.counters}" if fetches else ""
-        kept = 2 + self.counters + fetches
+        self.panel = f"${2 + self.counters + fetches}" if tile.panel_step else ""
+        kept = 2 + self.counters + fetches + bool(tile.panel_step)
         self.out, self.aside = f"${kept}", f"${kept + 1}"
         self.bytes = ring.target.vector_bytes
         self.first_column = tile.rows * tile.vectors
@@ -165,7 +171,7 @@ class _Text:
     def nest(self, loops: Sequence[DepthLoop], level: int) -> Iterator[str]:
         """Loops from `level` on; a round moves the pointers by the loop's own steps, all flag."""
         if level == len(loops):
-            yield from self._step(0, 0)
+            yield from self._step(0, 0, 0)
             return
         words, loop, cut = self.words, loops[level], self.tile.cut
         inner = level + 1 == len(loops)
@@ -180,7 +186,9 @@ class _Text:
         yield words.label(level + 1)
         if inner:
             for u in range(unroll):
-                yield from self._step(u * loop.lhs, u * loop.rhs)
+                yield from self._step(u * loop.lhs, u * loop.rhs, u * self.tile.panel_step)
+            if self.panel:
+                yield words.advance(self.panel, unroll * self.tile.panel_step)
             yield from self._asked_ahead(unroll)
             moved = [unroll * loop.lhs, unroll * loop.rhs]
         else:
@@ -200,8 +208,13 @@ class _Text:
     def _asked_ahead(self, depths: int) -> Iterator[str]:
         """The lines of so many depths, and on to the next."""
         if self.ahead:
-            size, moved = self.tile.ring.target.machine.line_bytes, depths * self.tile.ahead_bytes
-            yield from (self.words.fetch(f"{at}({self.ahead})") for at in range(0, moved, size))
+            tile, size = self.tile, self.tile.ring.target.machine.line_bytes
+            moved = depths * tile.ahead_bytes
+            places = list(range(0, moved, size))
+            if tile.ahead_lines:
+                rows = range(0, moved, tile.ahead_bytes)
+                places = [row + size * n for row in rows for n in range(tile.ahead_lines)]
+            yield from (self.words.fetch(f"{at}({self.ahead})") for at in places)
             yield self.words.advance(self.ahead, moved)
 
     def _block_begin(self, loop: DepthLoop, left: str, rounds: int, unroll: int) -> Iterator[str]:
@@ -222,13 +235,15 @@ class _Text:
             yield from words.at_most(left, self.block)
         yield words.take(self.block, left)
 
-    def _step(self, lhs: int, rhs: int) -> Iterator[str]:
+    def _step(self, lhs: int, rhs: int, panel: int) -> Iterator[str]:
         """One outer product."""
         tile, words = self.tile, self.words
         for v in range(tile.vectors):
             at = f"{rhs + v * self.bytes}($1)"
             masked = tile.is_rhs_masked and self._is_short(v)
             yield words.load(at, self.first_column + v, is_masked=masked)
+            if self.panel:
+                yield words.store(self.first_column + v, f"{panel + v * self.bytes}({self.panel})")
         if tile.vectors == 1 and words.broadcasts:
             for r in range(tile.rows):
                 at = f"{lhs + r * tile.lhs_row}($0)"

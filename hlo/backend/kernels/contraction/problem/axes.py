@@ -185,6 +185,10 @@ class Contraction(Struct, frozen=True):
     def batches(self) -> int:
         return extent(self.batch)
 
+    def differs(self, side: str) -> bool:
+        """Whether a factor is another one from batch to batch."""
+        return any(getattr(axis, side) for axis in self.batch)
+
     @property
     def m(self) -> int:
         return extent(self.rows)

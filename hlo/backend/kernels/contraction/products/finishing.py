@@ -19,6 +19,7 @@ from hlo.backend.ir.control import each
 from hlo.backend.ir.functions import BUFFERS
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.kernels.contraction.microkernels.microkernel import Tile
 from hlo.backend.kernels.contraction.problem.result import Epilogue, Result
 from hlo.backend.kernels.contraction.problem.ring import Parts
 from hlo.backend.kernels.contraction.products.form import ProductForm
@@ -88,7 +89,15 @@ class Finishing:
             sums = tuple(part for parts in row[v::count] for part in parts)
             self.result.store(sums, add(w, index, w.int(v * lanes)), 1, None)
 
-    def tile(self, tile: PartialTile, columns: Columns) -> None:
+    def tile(self, tile: Tile, start: Value, out_index: Value, columns: Columns) -> None:
+        """The rows of a tile in registers, the first one the product's row `start`."""
+        w, axes = self.w, self.form.row_axes
+        base = strided(w, start, axes)
+        stride = axes[0][1] if axes else 0
+        for r, row in enumerate(tile):
+            self.row(row, out_index, add(w, base, w.int(r * stride)), columns)
+
+    def waiting(self, tile: PartialTile, columns: Columns) -> None:
         """The rows of a tile that waits."""
         w, waiting = self.w, PartialSums(self.w, self.plan)
         waiting.place(tile.sums)
@@ -100,14 +109,14 @@ class Finishing:
         each(w, tile.first, tile.end, at_row)
 
     def called(self, tile: PartialTile) -> Kernel:
-        """Like `tile`, by a function; what is called."""
+        """Like `waiting`, by a function; what is called."""
         names = PartialTile.__struct_fields__[: 5 if tile.end.is_constant else 6]
         given = [getattr(tile, name) for name in names]
         own = [Value(f"%{name}", value.type) for name, value in zip(names, given, strict=True)]
         inner = Writer()
         finishing = Finishing(inner, self.plan, self.form, self.epilogue)
         there = replace(tile, **dict(zip(names, own, strict=True)))
-        finishing.tile(there, columns_from(inner, self.plan, there.column))
+        finishing.waiting(there, columns_from(inner, self.plan, there.column))
         function = as_function(inner, (BUFFERS, *own), has_entry=False)
         call(self.w, function, BUFFERS, *given)
         return function

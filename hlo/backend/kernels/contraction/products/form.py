@@ -24,6 +24,7 @@ from hlo.backend.kernels.contraction.products.batch_prefetch import (
 )
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.row_prefetch import row_prefetch_bytes
+from hlo.backend.kernels.contraction.products.tile_packing import RowLines, row_lines
 
 
 class ProductForm:
@@ -53,7 +54,7 @@ class ProductForm:
         before that a tile of assembly sets aside.
         """
         plan, lhs, rhs = self.plan, self.packings["lhs"], self.packings["rhs"]
-        panels = plan.panels_per_block
+        panels = 1 if self.packs_first else plan.panels_per_block
         tiles = {Reading.IN_UNIT: plan.tiles_per_block, Reading.IN_TILE: plan.group}
         return (
             tiles.get(plan.lhs, 0) * lhs.panel_size,
@@ -78,6 +79,13 @@ class ProductForm:
             panels = plan.panels_per_block if plan.depth_first else 1
             return panels * plan.tiles_per_block * plan.rows.step
         return 0 if self.is_direct else plan.rows.step
+
+    @property
+    def bytes_moved(self) -> int:
+        """Of factors and result, each once."""
+        c = self.c
+        numbers = sum(packing.source.size for packing in self.packings.values()) + c.m * c.n
+        return c.batches * numbers * self.ring.scalar_bytes * self.ring.parts
 
     def own_buffers(self, epilogue: Epilogue | None) -> frozenset[int]:
         """Buffers of which a unit has a part of its own: the result, what an epilogue reads in its
@@ -122,8 +130,20 @@ class ProductForm:
         unit = free[-1][1] if free else 1
         return Factor(self.ring, packing.source.dtype, unit=unit, spread=spread)
 
-    def assembly(self, count: Value) -> AssemblyTile | None:
-        """The tile as assembly, where that serves. count: depths of one pass."""
+    @property
+    def row_lines(self) -> RowLines | None:
+        """What tiles ask for that pack the columns to come: those of assembly do."""
+        return row_lines(self.plan) if self.is_assembly else None
+
+    @property
+    def packs_first(self) -> bool:
+        """Whether the first tile of rows packs the columns that it meets."""
+        return self.row_lines is not None
+
+    def assembly(self, count: Value, *, packs: bool = False) -> AssemblyTile | None:
+        """The tile as assembly, where that serves. count: depths of one pass. packs: whether it
+        reads its columns where they lie, and packs them.
+        """
         plan, ring, size = self.plan, self.ring, self.ring.scalar_bytes
         factors = {side: self.factor(side) for side in ("lhs", "rhs")}
         plain = all(f.dtype is None or is_plain(f.dtype, ring) for f in factors.values())
@@ -131,8 +151,9 @@ class ProductForm:
         if words is None or not plain or self.c.is_diagonal or not self.c.k:
             return None
         counts = [count if self.is_counted else axis.size for axis in plan.nest]
+        lines = row_lines(plan)
         loops = tuple(
-            DepthLoop(n, axis.lhs * size, axis.rhs * size)
+            DepthLoop(n, axis.lhs * size, lines.row_bytes if packs and lines else axis.rhs * size)
             for n, axis in zip(counts, plan.nest, strict=True)
         )
         out_row = self.packings["rhs"].k_step
@@ -143,11 +164,18 @@ class ProductForm:
             self.cut,
             adds=self.staged,
             last_lanes=self.c.n % ring.lanes if plan.columns.exceeds(self.c.n) else 0,
-            is_rhs_masked=plan.rhs is Reading.IN_PLACE,
+            is_rhs_masked=packs or plan.rhs is Reading.IN_PLACE,
             is_out_masked=self.is_direct,
-            ahead_bytes=row_prefetch_bytes(plan) or ring.target.machine.line_bytes,
+            ahead_bytes=lines.row_bytes if lines else self._ahead_bytes,
+            ahead_lines=lines.each if lines else 0,
+            panel_step=out_row * size if packs else 0,
         )  # fmt: skip
         return tile if fits(tile, words) else None
+
+    @property
+    def _ahead_bytes(self) -> int:
+        """By which a depth moves on in a next group's rows, or in a next batch's matrices."""
+        return row_prefetch_bytes(self.plan) or self.ring.target.machine.line_bytes
 
     def microkernel(self, count: Value) -> Microkernel:
         """The tile as LLVM's values."""

@@ -88,7 +88,7 @@ class _Loops:
     def schedule(self) -> LoopSchedule:
         """Parallel axes around what a unit does; what it packs where its panels change."""
         plan = self.plan
-        order = "bij" if not plan.group else "bji" if self._moves("rhs") else "jbi"
+        order = "bij" if not plan.group else "bji" if self.c.differs("rhs") else "jbi"
         axes = tuple(self._parallel(name) for name in order)
         body = (*self._caches(), *self._inner())
         for axis in reversed(axes):
@@ -100,7 +100,7 @@ class _Loops:
         """The factors that units pack whole, where `at` is the innermost axis that changes them."""
         found: Nodes = ()
         for side, reading in self.form.readings.items():
-            moved = FREE[side] + ("b" if self._moves(side) else "")
+            moved = FREE[side] + ("b" if self.c.differs(side) else "")
             innermost = None
             for axis in axes:
                 innermost = axis if axis.name in moved and axis.rounds > 1 else innermost
@@ -108,10 +108,6 @@ class _Loops:
             if reading is Reading.IN_UNIT and not is_first and innermost is at:
                 found += self._packed(side)
         return found
-
-    def _moves(self, side: str) -> bool:
-        """Whether a factor differs from batch to batch."""
-        return any(getattr(a, side) for a in self.c.batch)
 
     def _parallel(self, name: str) -> Axis:
         if name == "b":
@@ -193,9 +189,10 @@ class _Loops:
     def _inner(self) -> Nodes:
         plan, form = self.plan, self.form
         if plan.depth_first:
-            tiles = self._over("j", self._over("i", self._tile()))
-            inner = self._grouped() if plan.group else tiles
-            packed = self._packed("rhs") if plan.rhs is Reading.IN_UNIT else ()
+            tiles = self._tiles_that_pack() if form.packs_first else self._over("i", self._tile())
+            inner = self._grouped() if plan.group else self._over("j", tiles)
+            is_packed = plan.rhs is Reading.IN_UNIT and not form.packs_first
+            packed = self._packed("rhs") if is_packed else ()
             blocks = Loop(self._depth_blocks(), (*packed, *inner))
             return (*self._over("j", self._cleared()), blocks, *self._over("j", self._finished()))
         if plan.group:
@@ -204,6 +201,16 @@ class _Loops:
         if form.staged:
             tiles = (*self._cleared(), Loop(self._depth_blocks(), tiles), *self._finished())
         return self._over("j", tiles)
+
+    def _tiles_that_pack(self) -> Nodes:
+        """The first tile of rows, which packs a panel, and the others."""
+        plan, rows = self.plan, self.plan.rows
+        first = (self._cache("rhs"), *self._tile(packs=True))
+        if plan.tiles_per_block == 1:
+            return first
+        others = (plan.tiles_per_block - 1) * rows.step
+        axis = Axis("i", others, Role.SERIAL, rows.step, tail=self._tail("i"), of=rows.end)
+        return (*first, Loop(axis, self._tile()))
 
     def _grouped(self) -> Nodes:
         plan = self.plan
@@ -220,12 +227,13 @@ class _Loops:
     def _finished(self) -> Nodes:
         return self._over("i", (Loop(self._row(again=True), (stored(self.c, self.epilogue),)),))
 
-    def _tile(self) -> Nodes:
-        """The sums of a tile, and where they go."""
+    def _tile(self, *, packs: bool = False) -> Nodes:
+        """The sums of a tile, and where they go. packs: whether it packs its columns."""
         if not self.c.k:
             made: Nodes = (Fill(SUMS, "0"),)
         else:
-            made = (*self._prefetches(), self._sums("tile" if self.form.staged else SUMS))
+            sums = self._sums("tile" if self.form.staged else SUMS, packs=packs)
+            made = (*self._prefetches(), sums)
         if self.form.staged:
             return (*made, Fill(SUMS, f"{self.addition} of sums and tile"))
         if self.form.is_direct:
@@ -233,7 +241,9 @@ class _Loops:
         return (*made, Loop(self._row(again=True), (stored(self.c, self.epilogue),)))
 
     def _prefetches(self) -> Nodes:
-        """A tile's part of the next batch's factors, or of the next group's rows."""
+        """A tile's part of the next batch's factors, of the next group's rows, or of the next
+        block's columns.
+        """
         plan, buffers = self.plan, {side: getattr(self.c, side).buffer for side in FREE}
         found = [
             Prefetch(f"p{buffers[a.side]}", a.step_bytes) for a in self.form.prefetched_factors
@@ -241,9 +251,11 @@ class _Loops:
         if self.form.row_prefetch_bytes:
             rows = plan.group * plan.rows.step
             found.append(Prefetch(f"p{buffers['lhs']}", rows * self.c.k * self.ring.scalar_bytes))
+        if (lines := self.form.row_lines) is not None:
+            found.append(Prefetch(f"p{buffers['rhs']}", plan.depth_block * lines.row_bytes))
         return tuple(found)
 
-    def _sums(self, name: str) -> Reduction:
+    def _sums(self, name: str, *, packs: bool) -> Reduction:
         plan, ring = self.plan, self.ring
         form = f"{self.addition} of products"
         if ring.dot is not None:
@@ -251,9 +263,12 @@ class _Loops:
             form += f" of {dot.group} {dot.element.name}"
             form += f" by {dot.other.name}" if dot.other else ""
         results = plan.rows.step * plan.vectors
-        reads = tuple(dict.fromkeys(self._source(side, packed=side) for side in FREE))
+        places = {side: self._source(side, packed=side) for side in FREE}
+        if packs:
+            places["rhs"] = self._source("rhs")
+        reads, fills = tuple(dict.fromkeys(places.values())), ("rhs",) * packs
         axes = tuple(self._depths())
-        return Reduction(name, form, axes, ring.lanes, results, reads=reads)
+        return Reduction(name, form, axes, ring.lanes, results, reads=reads, fills=fills)
 
     # -- depth -------------------------------------------------------------------------------------
 

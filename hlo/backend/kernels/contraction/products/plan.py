@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Sums
+from hlo.backend.kernels.contraction.microkernels.assembly import tile_assembly
 from hlo.backend.kernels.contraction.packing.form import Packing, Panels, Source
 from hlo.backend.kernels.contraction.problem.axes import (
     Axes,
@@ -20,7 +21,7 @@ from hlo.backend.kernels.contraction.problem.axes import (
     merged,
     only,
 )
-from hlo.backend.kernels.contraction.problem.ring import Ring
+from hlo.backend.kernels.contraction.problem.ring import Ring, is_plain
 from hlo.backend.kernels.contraction.problem.sum_blocks import (
     Cut,
     block_of_tiles,
@@ -85,6 +86,26 @@ class ProductPlan(Struct, frozen=True):
         panel_depth = self.depth_block if self.depth_first and self.rhs is Reading.IN_UNIT else 0
         source = Source(c.rhs.dtype, free, depth, c.rhs.prologue is not None, c.rhs.joined)
         return Packing(self.ring.factors, source, self.columns, panel_depth)
+
+    @property
+    def packs_in_tiles(self) -> bool:
+        """Whether the first tile of rows may pack the columns that it meets: numbers of the ring in
+        rows of memory, that all tiles meet, and tiles that are written as assembly.
+        """
+        c, source = self.contraction, self.rhs_packing.source
+        lies_in_rows = source.is_free_contiguous and len(source.depth) == 1
+        is_read = is_plain(source.dtype, self.ring.factors) and not source.is_made
+        is_first = self.depth_first and not self.group and self.row_blocks == 1
+        is_all = c.bands.is_all and not c.bounded_side
+        return (
+            tile_assembly(self.ring) is not None
+            and lies_in_rows
+            and source.depth[0][1] > 0
+            and is_read
+            and is_first
+            and is_all
+            and self.rhs is Reading.IN_UNIT
+        )
 
     @property
     def is_whole(self) -> bool:

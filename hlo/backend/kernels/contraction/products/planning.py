@@ -47,8 +47,14 @@ SHALLOW = 16  # Depths of a product that its result's bytes weigh more than.
 LARGE_RESULT_BYTES = COMMON.second_cache.bytes // 4  # Of less, no page is far.
 LEAST_SHALLOW_PANELS = 32  # Of columns, for each unit: its parts of rows are pages.
 SHALLOW_BYTES = 1 << 14  # A unit's part of such a result, at least.
-# Bytes of rhs that a depth-first plan packs at a time.
+# Bytes of rhs that a depth-first plan packs at a time; of a panel that tiles pack, which stays in
+# the first cache beside rows and sums that pass.
 BLOCK_BYTES = COMMON.second_cache.bytes // 4
+PANEL_BYTES = COMMON.first_cache.bytes * 3 // 4
+LEAST_DEPTHS = 32  # Of a block: sums of fewer would be fetched and put back too often.
+# Of a unit: with one, rows that are larger than the second cache are read from further away too
+# often (Zen 5, two threads, 32 x 4096 x 4096 0.86, 128 x 1000 x 2048 0.81 of the time with one).
+UNIT_PANELS = 4
 DEPTH_FIRST_ROWS = 128
 DEPTH_FIRST_VECTOR = 64  # Bytes of vectors to which rows that run along depth come depth first.
 SMALL_ROWS = 4  # Rows of a tile that is little code.
@@ -138,14 +144,16 @@ def _shallow(plan: ProductPlan) -> ProductPlan:
 def _is_depth_first(plan: ProductPlan) -> bool:
     """Whether few rows meet a large row-major rhs: panels of it would be read in short pieces.
 
-    Shorter vectors multiply so slowly that reading weighs less than sums that wait, if rows are no
-    trouble either. Zen 3, two threads, 20 to 128 rows that run along depth, of the time with depth
-    first: f32 0.71 to 1.0 (geometric mean 0.89), bf16 0.81 to 0.98; those that lie across 1.3.
+    Shorter vectors multiply so slowly that to pack weighs less than sums that wait, if rows are no
+    trouble either (Zen 3, bf16, 20 to 128 rows that run along depth: 0.81 to 0.98 of the time with
+    depth first), unless tiles pack as they multiply (f32 on AVX2, Zen 5, the same rows: 1.02 to
+    0.58 of the time without depth first).
     """
     c, source = plan.contraction, plan.rhs_packing.source
     size = source.size * plan.ring.scalar_bytes
     is_wide = plan.ring.lanes * plan.ring.scalar_bytes >= DEPTH_FIRST_VECTOR
-    if not is_wide and plan.lhs_packing.source.is_depth_contiguous:
+    packs = replace(plan, rhs=Reading.IN_UNIT, depth_first=True).packs_in_tiles
+    if not (is_wide or packs) and plan.lhs_packing.source.is_depth_contiguous:
         return False
     return (
         not c.is_diagonal
@@ -157,6 +165,27 @@ def _is_depth_first(plan: ProductPlan) -> bool:
 
 
 def _with_depth_first(plan: ProductPlan) -> ProductPlan:
+    """Blocks of depths of a unit's columns, whose sums wait."""
+    first = replace(plan, rhs=Reading.IN_UNIT, depth_first=True)
+    return _in_panels(first) if first.packs_in_tiles else _in_long_rows(first)
+
+
+def _in_panels(plan: ProductPlan) -> ProductPlan:
+    """Blocks of a panel, which its tiles pack, that stay in the first cache: what is copied further
+    away takes twice as long as it takes to be read (Zen 5: 120 GB/s out of the last cache, 60 where
+    the copy goes to the second one). A few panels of a unit meet rows while these are near.
+    """
+    k, row_bytes = plan.contraction.k, plan.columns.width * plan.ring.factors.scalar_bytes
+    panels = min(UNIT_PANELS, -(-plan.columns.count // (UNITS // 2)))
+    depth = max(LEAST_DEPTHS, PANEL_BYTES // row_bytes)
+    return replace(
+        plan,
+        column_blocks=-(-plan.columns.count // panels),
+        depth_block=-(-k // -(-k // depth)),
+    )
+
+
+def _in_long_rows(plan: ProductPlan) -> ProductPlan:
     """Blocks of rhs whose rows are long; the sums of all its columns wait in L2."""
     c, ring = plan.contraction, plan.ring
     width = ring.scalar_bytes * ring.parts
@@ -164,15 +193,9 @@ def _with_depth_first(plan: ProductPlan) -> ProductPlan:
     columns = min(columns, -(-c.n // 4))
     blocks = min(plan.columns.count, -(-c.n // columns))
     panels = -(-plan.columns.count // blocks)
-    depth = max(32, BLOCK_BYTES // (panels * plan.columns.width * width))
+    depth = max(LEAST_DEPTHS, BLOCK_BYTES // (panels * plan.columns.width * width))
     depth = min(depth, c.k)
-    return replace(
-        plan,
-        column_blocks=blocks,
-        rhs=Reading.IN_UNIT,
-        depth_block=-(-c.k // -(-c.k // depth)),
-        depth_first=True,
-    )
+    return replace(plan, column_blocks=blocks, depth_block=-(-c.k // -(-c.k // depth)))
 
 
 def _in_groups(plan: ProductPlan, machine: Machine) -> ProductPlan:
@@ -354,16 +377,12 @@ def _with_packed(plan: ProductPlan) -> ProductPlan:
     lhs_uses = extent(tuple(a for a in c.batch if a.lhs == 0))
     rhs_uses = plan.row_blocks * extent(tuple(a for a in c.batch if a.rhs == 0))
     # A thread that takes its units some at a time packs a factor each time that it comes back.
-    is_long = plan.row_blocks > 1 or _moves(c, "lhs") or c.flops >= UNITS * UNIT_FLOPS
+    is_long = plan.row_blocks > 1 or c.differs("lhs") or c.flops >= UNITS * UNIT_FLOPS
     if plan.lhs is Reading.IN_UNIT and lhs_uses > 1 and is_long:
         plan = replace(plan, lhs=Reading.PACKED)
     if plan.rhs is Reading.IN_UNIT and rhs_uses > 1:
         plan = replace(plan, rhs=Reading.PACKED)
     return plan
-
-
-def _moves(c: Contraction, side: str) -> bool:
-    return any(getattr(a, side) for a in c.batch)
 
 
 def _with_depth_block(plan: ProductPlan) -> ProductPlan:

@@ -16,6 +16,7 @@ BLOCK (sum_blocks.py), so chains of additions are as long as ProductPlan.sums sa
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -34,7 +35,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.microkernels.assembly import write_tile
-from hlo.backend.kernels.contraction.microkernels.microkernel import Tile, product, zero_tile
+from hlo.backend.kernels.contraction.microkernels.microkernel import product, zero_tile
 from hlo.backend.kernels.contraction.packing.assembly_copies import called, is_assembly, packed
 from hlo.backend.kernels.contraction.packing.form import Packing, PanelRange
 from hlo.backend.kernels.contraction.packing.panels import packed_strides
@@ -59,6 +60,7 @@ from hlo.backend.kernels.contraction.products.form import ProductForm, read_in_m
 from hlo.backend.kernels.contraction.products.partial_sums import PartialSums, Range
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.row_prefetch import RowPrefetch
+from hlo.backend.kernels.contraction.products.tile_packing import TilePacking
 from hlo.backend.kernels.contraction.products.work import product_work
 
 
@@ -95,12 +97,13 @@ class _Product:
         self.partial_sums = PartialSums(self.w, plan)
         self.batch_prefetch = BatchPrefetch(self.w, plan, form.prefetched_factors)
         self.row_prefetch = RowPrefetch(self.w, plan, form.row_prefetch_bytes)
+        self.tile_packing = TilePacking(self.w, plan, form.row_lines)
         sizes = form.scratch_sizes
         self.scratch_at = [sum(sizes[:i]) for i in range(4)]
         self.scratch_bytes = sum(sizes)
 
     def kernel(self) -> Kernel:
-        w, c, plan = self.w, self.c, self.plan
+        w, c, plan, form = self.w, self.c, self.plan, self.form
         lhs, rhs = (w.buffer_address(i) for i in range(2))
         self.finishing = Finishing(w, plan, self.form, self.epilogue)
         self.result = self.finishing.result
@@ -140,20 +143,15 @@ class _Product:
             *w.beside,
             functions=tuple(self.functions.values()),
             scratch_bytes=self.scratch_bytes,
-            bytes_moved=self._bytes_moved(),
+            bytes_moved=form.bytes_moved,
             flops=c.flops,
             is_glue=self.is_glue,
             packed_bytes=plan.shared_bytes,
             packed_runs=plan.shared_runs,
             work=product_work(plan),
-            own=self.form.own_buffers(self.epilogue),
+            own=form.own_buffers(self.epilogue),
             is_bounded=bool(self.bounded),
         )
-
-    def _bytes_moved(self) -> int:
-        c = self.c
-        factors = sum(p.source.free_size * p.source.depth_size for p in self.packings.values())
-        return c.batches * (factors + c.m * c.n) * self.ring.scalar_bytes * self.ring.parts
 
     # -- units and their factors ---------------------------------------------------------------
 
@@ -164,9 +162,9 @@ class _Product:
         self.out_index = strided(w, b, [(a.size, a.out) for a in c.batch])
         tiles = shared(w, row_block, plan.rows.count, plan.row_blocks)
         panels = shared(w, column_block, plan.columns.count, plan.column_blocks)
+        blocks = ("lhs", row_block, plan.row_blocks), ("rhs", column_block, plan.column_blocks)
         keys = [
-            add(w, times(w, self._moves(b, "lhs"), plan.row_blocks), row_block),
-            add(w, times(w, self._moves(b, "rhs"), plan.column_blocks), column_block),
+            add(w, times(w, b, n), block) if c.differs(side) else block for side, block, n in blocks
         ]
         new = [w.compare("icmp ne", k, p) for k, p in zip(keys, packed_before, strict=True)]
         if self.bounded == "rows":
@@ -203,10 +201,6 @@ class _Product:
         else:
             column, b, row = split_index(w, unit, (outer, self.c.batches, plan.row_blocks))
         return b, row, column
-
-    def _moves(self, b: Value, side: str) -> Value:
-        """The batch, or 0 where the factor is the same in all of them."""
-        return b if any(getattr(a, side) for a in self.c.batch) else self.w.int(0)
 
     def _place(self, side: str, b: Value, panels: Range, new: Value) -> None:
         """Where this unit finds a factor, and the panel that lies there; packed if it has to be."""
@@ -345,7 +339,10 @@ class _Product:
         def at_depths(block: Value, depths: Depths) -> None:
             begin = times(w, block, self.plan.depth_block)
             if self.plan.rhs is Reading.IN_UNIT:
-                self._pack("rhs", base, panels, replace(depths, rhs=begin), None)
+                if self.form.packs_first:
+                    self.tile_packing.place(address_of(base), begin, panels)
+                else:
+                    self._pack("rhs", base, panels, replace(depths, rhs=begin), None)
                 depths = replace(depths, rhs=w.int(0))
             if self.plan.group:
                 self._groups(tiles, panels, replace(depths, lhs=begin))
@@ -353,7 +350,11 @@ class _Product:
 
             def at_panel(panel: Value) -> None:
                 columns = self._columns(panel)
-                self._tiles(tiles, depths, self._address("rhs", panel, columns.start), columns)
+                if self.form.packs_first:
+                    self._tiles_that_pack(tiles, depths, columns)
+                else:
+                    at = self._address("rhs", panel, columns.start)
+                    self._tiles(tiles, depths, at, columns)
 
             self.partial_sums.each_panel(panels, at_panel)
 
@@ -373,10 +374,27 @@ class _Product:
         """The microkernel over tiles of rows, for some depths."""
         each(self.w, *tiles, lambda tile: self._tile(tile, tiles, depths, rhs, columns))
 
+    def _tiles_that_pack(self, tiles: Range, depths: Depths, columns: Columns) -> None:
+        """The same, where the first tile packs the columns for the others, one panel at a time."""
+        w, (first, end) = self.w, tiles
+        packed, memory = self.scratch["rhs"], self.tile_packing.columns(columns.start)
+        self._tile(first, tiles, depths, packed, columns, memory)
+        if self.plan.tiles_per_block > 1:
+            rest = add(w, first, w.int(1)), end
+            each(w, *rest, lambda tile: self._tile(tile, tiles, depths, packed, columns))
+
     def _tile(
-        self, tile: Value, tiles: Range, depths: Depths, rhs: Value, columns: Columns
+        self,
+        tile: Value,
+        tiles: Range,
+        depths: Depths,
+        rhs: Value,
+        columns: Columns,
+        memory: Value | None = None,
     ) -> None:
-        """The microkernel for one tile of a unit's, if its sums are wanted."""
+        """The microkernel for one tile of a unit's, if its sums are wanted. memory: where columns
+        lie that it packs to `rhs`.
+        """
         w, rows = self.w, self.plan.rows
         start = rows.start(w, tile)
         local = times(w, w.binary("sub", tile, tiles[0]), rows.step) if self.staged else None
@@ -384,13 +402,13 @@ class _Product:
         is_rest_made = self.c.bands.is_rest_made
 
         def make() -> None:
-            self._sums_of_tile(tile, start, local, depths, rhs, columns)
+            self._sums_of_tile(tile, start, local, depths, rhs, columns, memory)
             if not is_rest_made:
                 finish()
 
         def finish() -> None:
             if not self.staged and not self.is_direct:
-                self._finish_rows(tile, start, columns)
+                self._finish_waiting(columns, tile, start, self.partial_sums.base)
 
         if wanted is None:
             make()
@@ -407,11 +425,12 @@ class _Product:
         depths: Depths,
         rhs: Value,
         columns: Columns,
+        memory: Value | None,
     ) -> None:
         """A tile's sums to where they wait, or to the result."""
         w, depths = self.w, self.limits.depths(tile, self.panel, depths)
         rhs = self.form.factor("rhs").moved(w, rhs, depths.rhs)
-        form = self.form.assembly(depths.count)
+        form = self.form.assembly(depths.count, packs=memory is not None)
         if not self.staged:
             index = add(w, self.out_index, columns.start)
             self.result_prefetch.tile(self.result.address, index, start)
@@ -422,7 +441,11 @@ class _Product:
         if form is not None:
             out = self._place_of_tile(start, local, columns)
             ahead = self.batch_prefetch.start(tile) or self.row_prefetch.start(tile)
-            write_tile(w, form, lhs, rhs, out, self.aside, ahead)
+            ahead = ahead or self.tile_packing.ahead(self.panel, tile)
+            if memory is None:
+                write_tile(w, form, lhs, rhs, out, self.aside, ahead)
+            else:
+                write_tile(w, form, lhs, memory, out, self.aside, ahead, panel=rhs)
         else:
             self.is_glue = False
             self._in_registers(lhs, rhs, depths, start, local, columns)
@@ -453,26 +476,20 @@ class _Product:
         before = None if local is None else [self.partial_sums.sums(stage) for stage in stages]
         sums = product(w, micro, lhs, rhs, before, masks) if self.c.k else zero_tile(w, micro)
         if self.is_direct:
-            self._finish_tile(sums, start, columns)
+            self.finishing.tile(sums, start, self.out_index, columns)
             return
         for stage, row in zip(stages, sums, strict=True):
             self.partial_sums.put(stage, row)
 
     # -- the result ------------------------------------------------------------------------------
 
-    def _finish_rows(self, tile: Value, start: Value, columns: Columns) -> None:
+    def _finish_stage(self, tiles: Range, columns: Columns) -> None:
+        self.partial_sums.each_tile(tiles, partial(self._finish_waiting, columns))
+
+    def _finish_waiting(self, columns: Columns, tile: Value, start: Value, sums: Value) -> None:
         """A tile that waits in scratch, to the result's rows from `start` on, each once: what an
         epilogue reads may lie there.
         """
-        self._finish_waiting(self.partial_sums.base, start, tile, columns)
-
-    def _finish_stage(self, tiles: Range, columns: Columns) -> None:
-        def finish(tile: Value, start: Value, stage: Value) -> None:
-            self._finish_waiting(stage, start, tile, columns)
-
-        self.partial_sums.each_tile(tiles, finish)
-
-    def _finish_waiting(self, sums: Value, start: Value, tile: Value, columns: Columns) -> None:
         first, end = self.plan.rows.again(self.w, tile, start), self.w.int(self.plan.rows.step)
         if self.bounded == "rows":
             first, end = self.limits.stored(start, first)
@@ -481,13 +498,4 @@ class _Product:
             function = self.finishing.called(waiting)
             self.functions[function.text] = function
         else:
-            self.finishing.tile(waiting, columns)
-
-    def _finish_tile(self, tile: Tile, start: Value, columns: Columns) -> None:
-        """Rows from registers to the result."""
-        w, axes = self.w, self.row_axes
-        base = strided(w, start, axes)
-        stride = axes[0][1] if axes else 0
-        for r, row in enumerate(tile):
-            offset = add(w, base, w.int(r * stride))
-            self.finishing.row(row, self.out_index, offset, columns)
+            self.finishing.waiting(waiting, columns)

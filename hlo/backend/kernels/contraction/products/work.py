@@ -76,6 +76,7 @@ def _in_place(plan: ProductPlan) -> float:
     """Bytes of the factors that tiles read where they lie, once: a batch stays near."""
     c = plan.contraction
     sides = [s for s in ("lhs", "rhs") if getattr(plan, s) in (Reading.IN_PLACE, Reading.PACKED)]
+    sides += ["rhs"] * plan.packs_in_tiles
     return sum(factor_bytes(c, side) for side in sides)
 
 
@@ -85,7 +86,7 @@ def _copied(plan: ProductPlan) -> tuple[float, float]:
     found = [(0.0, 0.0)]
     if plan.lhs is Reading.IN_TILE:
         found.append(_packing(lhs, c.batch, plan.column_blocks))
-    if plan.rhs is Reading.IN_UNIT and not plan.shared_bytes:
+    if plan.rhs is Reading.IN_UNIT and not plan.shared_bytes and not plan.packs_in_tiles:
         again = plan.row_blocks if plan.column_blocks > 1 or plan.depth_first else 1
         found.append(_packing(rhs, c.batch, again))
     return sum(of for of, _ in found), sum(instructions for _, instructions in found)

@@ -1,4 +1,4 @@
-"""Seven to sixteen rows by a large matrix: the same bits whatever registers a machine has."""
+"""Seven to twelve rows by a large matrix: the same bits whatever registers a machine has."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ ENTRY e {{
 @pytest.mark.parametrize(
     ("k", "n", "m"),
     covering(
-        [(1024, 1024), (1030, 1100), (2047, 600), (513, 2100)], [7, 16], strength=1, several=(0,)
+        [(1024, 1024), (1030, 1100), (2047, 600), (513, 2100)], [7, 12], strength=1, several=(0,)
     ),
 )
 def test_bits_of_few_rows_are_the_same(m: int, k: int, n: int) -> None:

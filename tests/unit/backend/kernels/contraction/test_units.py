@@ -10,10 +10,12 @@ from tests.support.by_threads import for_threads
 from tests.support.contraction_harness import target_of
 
 
-def sequence(lhs: str, rhs: str, out: str, rest: str, level: str = "avx512") -> KernelSequence:
+def sequence(
+    lhs: str, rhs: str, out: str, rest: str, level: str = "avx512", dtype: str = "f32"
+) -> KernelSequence:
     text = (
-        f"HloModule m\nENTRY e {{\n  a = f32[{lhs}] parameter(0)\n  b = f32[{rhs}] parameter(1)\n"
-        f"  ROOT r = f32[{out}] {rest}\n}}"
+        f"HloModule m\nENTRY e {{\n  a = {dtype}[{lhs}] parameter(0)\n"
+        f"  b = {dtype}[{rhs}] parameter(1)\n  ROOT r = {dtype}[{out}] {rest}\n}}"
     )
     return contraction_kernels(hlo.parse(text).entry.root, target_of(level))
 
@@ -67,16 +69,17 @@ def test_windows_meet_all_columns_at_once(side: int, features: int, is_cut: bool
     assert ("depth first" in made.sums.plan) is is_cut
 
 
-@pytest.mark.parametrize(("rows", "level", "is_first"), [
-    ("64,1024", "avx512", True), ("64,1024", "avx2", False), ("1024,64", "avx2", True),
+@pytest.mark.parametrize(("rows", "level", "dtype", "is_first"), [
+    ("64,1024", "avx512", "f32", True), ("64,1024", "avx2", "f32", True),
+    ("64,1024", "avx2", "f16", False), ("1024,64", "avx2", "f16", True),
 ])  # fmt: skip
-def test_rows_along_depth_come_depth_first_to_wide_vectors_alone(
-    rows: str, level: str, *, is_first: bool
+def test_rows_along_depth_come_depth_first_to_wide_vectors_and_to_tiles_that_pack(
+    rows: str, level: str, dtype: str, *, is_first: bool
 ) -> None:
     """Those that lie across do so to all."""
     across = int(rows.startswith("1024"))
     dot = DOT.replace("lhs_contracting_dims={1}", f"lhs_contracting_dims={{{1 - across}}}")
-    made = sequence(rows, "1024,2048", "64,2048", dot, level)
+    made = sequence(rows, "1024,2048", "64,2048", dot, level, dtype)
     assert made.sums is not None
     assert ("depth first" in made.sums.plan) is is_first
 
