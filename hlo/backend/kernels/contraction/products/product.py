@@ -85,8 +85,7 @@ class _Product:
         self.c = plan.contraction
         self.ring, self.scalar = plan.ring, plan.ring.factors.scalar  # of sums; of factors
         self.form = form = ProductForm(plan, has_epilogue=epilogue is not None)
-        self.packings, self.row_axes = form.packings, form.row_axes
-        self.staged, self.is_direct = form.staged, form.is_direct
+        self.packings, self.staged, self.is_direct = form.packings, form.staged, form.is_direct
         self.has_assembly = form.is_assembly
         self.is_glue = self.is_direct or self.has_assembly
         self.functions: dict[str, Kernel] = {}
@@ -455,7 +454,7 @@ class _Product:
         w, c = self.w, self.c
         if not self.is_direct:
             return self.partial_sums.base if local is None else self.partial_sums.row(local)
-        index = add(w, self.out_index, strided(w, start, self.row_axes))
+        index = add(w, self.out_index, strided(w, start, self.form.row_axes))
         return element_address(w, self.result.address, add(w, index, columns.start), c.out)
 
     def _in_registers(
