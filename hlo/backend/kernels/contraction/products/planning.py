@@ -55,6 +55,9 @@ LEAST_DEPTHS = 32  # Of a block: sums of fewer would be fetched and put back too
 # Of a unit: with one, rows that are larger than the second cache are read from further away too
 # often (Zen 5, two threads, 32 x 4096 x 4096 0.86, 128 x 1000 x 2048 0.81 of the time with one).
 UNIT_PANELS = 4
+# Of a block of packed columns. Zen 5, two threads, of the time with one: f64 2048 x 2048 x 2048
+# 0.90, f32 1000 x 256 x 1536 0.88, 2048 x 2048 x 2048 0.96, others of those depths 0.98 to 1.06.
+FEWEST_PANELS = 2
 DEPTH_FIRST_ROWS = 128
 DEPTH_FIRST_VECTOR = 64  # Bytes of vectors to which rows that run along depth come depth first.
 SMALL_ROWS = 4  # Rows of a tile that is little code.
@@ -241,7 +244,8 @@ def _unit_blocks(plan: ProductPlan, machine: Machine) -> tuple[int, int]:
 
     A block of packed columns takes a quarter of the second-level cache: the other factor streams
     through the rest, and another thread of the core may want half. Of those that rows meet where
-    they lie, more than half of that is not faster.
+    they lie, more than half of that is not faster. Two panels take half of the cache if they have
+    to: rows that are packed, and stream by for a single one, come as slowly as they are multiplied.
     """
     cache_bytes = machine.second_cache.bytes
     c, rows, panels = plan.contraction, plan.rows, plan.columns
@@ -249,8 +253,10 @@ def _unit_blocks(plan: ProductPlan, machine: Machine) -> tuple[int, int]:
     units = UNITS // 2 if plan.depth_first else UNITS
     wanted = -(-max(1 + (c.flops >= SECOND_FLOPS), min(units, c.flops // UNIT_FLOPS)) // c.batches)
     panel_bytes = plan.rhs_packing.panel_bytes
-    block_bytes = cache_bytes // (8 if in_place else 4)
-    fewest = -(-panels.count // max(1, block_bytes // panel_bytes))
+    fitting = cache_bytes // (8 if in_place else 4) // panel_bytes
+    if not in_place:
+        fitting = max(fitting, min(FEWEST_PANELS, cache_bytes // 2 // panel_bytes))
+    fewest = -(-panels.count // max(1, fitting))
     sums = rows.count * rows.step * panels.count * plan.rhs_packing.k_step * plan.ring.scalar_bytes
     best: tuple[float, int, int] | None = None
     for columns in range(fewest, max(fewest, min(panels.count, wanted)) + 1):

@@ -76,7 +76,7 @@ def test_lanes_that_are_not_there_count() -> None:
 def test_what_is_packed_again_by_each_block_of_columns_is_counted_again() -> None:
     (small,), (large,) = (
         works(512, 512, 512, dt.F32, dt.F32),
-        works(2048, 256, 2048, dt.F32, dt.F32),
+        works(2048, 512, 2048, dt.F32, dt.F32),
     )
     matrices = 4 * 512**2, 4 * 2048**2
     assert small.fetched >= 2 * matrices[0]
