@@ -1,8 +1,9 @@
 """A padded convolution whose copies between zeros hold elements as matrix units, or instructions on
 words, take them.
 
-bf16 stays bf16, integers of up to 8 bits stay what they are for matrix units; for words they become
-pairs of s16: quads of two signed factors would have to move their zeros too.
+bf16 stays bf16, integers of up to 8 bits stay what they are: matrix units take them so, and the
+array becomes words of quads, whose zeros are moved with the others. Features of which no quads are
+whole become pairs of s16.
 """
 
 from __future__ import annotations

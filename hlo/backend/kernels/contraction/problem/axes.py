@@ -234,10 +234,20 @@ def extent(axes: Axes) -> int:
 
 def reach(c: Contraction, side: str) -> int:
     """Elements of a factor's memory from the first that is read to the last."""
+    return 1 + sum(map(abs, _extents(c, side)))
+
+
+def first_read(c: Contraction, side: str) -> int:
+    """The first element of a factor's memory that is read, counted from its element 0: before that
+    where axes run backwards, as those of a reversed kernel do.
+    """
+    return sum(min(0, moved) for moved in _extents(c, side))
+
+
+def _extents(c: Contraction, side: str) -> list[int]:
+    """How far each axis moves a factor, from its first index to its last."""
     axes = (*c.batch, *c.rows, *c.columns, *c.depth)
-    if side == "lhs":
-        axes = tuple(a.swapped for a in axes)
-    return 1 + sum((a.size - 1) * abs(a.rhs) for a in axes)
+    return [(a.size - 1) * int(getattr(a, side)) for a in axes]
 
 
 def only(axes: Axes, side: str) -> Axes:

@@ -10,7 +10,7 @@ from hlo.backend.ir.control import ranged, when
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
-from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand, reach
+from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand, first_read, reach
 from hlo.backend.kernels.contraction.problem.offsets import address_0
 from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, set_flag
@@ -30,6 +30,7 @@ def subnormal_kernel(c: Contraction, side: str) -> Kernel:
     size = reach(c, side)
     source, flag = (w.buffer_address(n) for n in range(2))
     source = address_0(w, source, factor, 2)
+    source = element_address(w, source, w.int(first_read(c, side)), factor.dtype)
     type = vector_of("i16", LANES)
     step = LANES * ROUNDS
 

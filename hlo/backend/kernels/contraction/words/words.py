@@ -21,7 +21,7 @@ What elements hold which types' numbers, elements.py says.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from math import prod
 
 from msgspec import Struct
@@ -113,12 +113,40 @@ def in_words(
     that are copied when the program is compiled.
     """
     dot, is_moved = dot_product(c, ring)
-    if dot is None or c.is_diagonal or c.n < ring.lanes:
+    if dot is None or c.is_diagonal or c.n < ring.lanes or c.flops < LEAST_FLOPS:
         return None
-    if not c.depth or c.depth[-1].size < LEAST_SHARED or c.flops < LEAST_FLOPS:
+    orders = (_worded(each, ring, dot, early, known, is_moved=is_moved) for each in _orders(c, dot))
+    return next((worded for worded in orders if worded is not None), None)
+
+
+def _orders(c: Contraction, dot: DotProduct) -> Iterator[Contraction]:
+    """The contraction, and with other axes of depth as the innermost one, whose elements share
+    words: as the features of pictures that are not.
+    """
+    yield c
+    for n, axis in reversed(list(enumerate(c.depth[:-1]))):
+        if axis.size >= LEAST_DEPTH and axis.size % dot.group == 0:
+            yield replace(c, depth=(*c.depth[:n], *c.depth[n + 1 :], axis))
+
+
+def _worded(
+    c: Contraction,
+    ring: Ring,
+    dot: DotProduct,
+    early: Collection[int],
+    known: Collection[int],
+    *,
+    is_moved: bool,
+) -> Worded | None:
+    """The contraction on words along the innermost axis of depth."""
+    if not c.depth or c.depth[-1].size < LEAST_SHARED:
         return None
     lhs, left = _words(c, "lhs", dot, is_moved=is_moved)
     rhs, right = _words(c, "rhs", dot)
+    if lhs is None:
+        lhs, left = _array_words(c, "lhs", dot, is_moved=is_moved)
+    if rhs is None:
+        rhs, right = _array_words(c, "rhs", dot)
     is_shared = False
     if lhs is None and rhs is not None and not is_moved:
         is_shared, (lhs, left) = True, _shared_words(c, "lhs", dot)
@@ -319,6 +347,39 @@ def _words(
     if prod(words.sizes) > MOST_COPIES * (reach(c, side) // dot.group + extent(c.batch)):
         return None, {}
     return words, dict(zip(order, row_major_strides(words.sizes), strict=True))
+
+
+def _array_words(
+    c: Contraction, side: str, dot: DotProduct, *, is_moved: bool = False
+) -> tuple[Words | None, dict[Place, int]]:
+    """Words of the array that a factor's windows share, each element in one of them: of elements
+    that follow each other, or that lie a plane apart, as the features of a picture whose positions
+    are innermost do. A word is where its first element was, among as many times fewer.
+    """
+    source: Operand = getattr(c, side)
+    places = [(name, n) for name in ("batch", "rows", "columns", "depth")
+              for n in range(len(getattr(c, name)))]  # fmt: skip
+    axes = {place: _axis(c, place) for place in places}
+    strides = {place: int(getattr(axis, side)) for place, axis in axes.items()}
+    strides = {place: stride for place, stride in strides.items() if stride}
+    pairs, group = ("depth", len(c.depth) - 1), dot.group
+    plane = strides.get(pairs, 0)
+    if plane <= 0 or min(strides.values()) < 0 or axes[pairs].size % group:
+        return None, {}
+    within = {place: stride for place, stride in strides.items() if stride < plane}
+    beyond = {place: stride for place, stride in strides.items() if stride > plane}
+    others = {place: stride for place, stride in strides.items() if stride == plane}
+    positions = 1 + sum((axes[place].size - 1) * stride for place, stride in within.items())
+    is_apart = len(others) == 1 and all(s % (plane * group) == 0 for s in beyond.values())
+    if not is_apart or positions > plane:
+        return None, {}
+    planes = axes[pairs].size
+    planes += sum((axes[place].size - 1) * (stride // plane) for place, stride in beyond.items())
+    element = dot.element if side == "lhs" else dot.other or dot.element
+    rows = ((planes, plane), (positions, 1)) if plane > 1 else ((planes, 1),)
+    words = Words(source, dot, rows, 0, True, element, is_moved)
+    moved = {place: stride // plane // group * positions for place, stride in beyond.items()}
+    return words, {**within, **moved, pairs: positions}
 
 
 def _shared_words(
