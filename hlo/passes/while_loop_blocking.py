@@ -205,14 +205,18 @@ def _begin_with(loop: Instruction, number: int, zeros: dict[Shape, Instruction])
         for end in ends:
             computation.replace_uses(end, make(end, "add", start, whole))
             computation.remove(end)
-    zero = zeros.get(start.shape)
-    if zero is None:
-        zero = number_of(start, 0, start.shape.dtype)
-        if start.shape.dims:
-            zero = spread(start, zero, start.shape)
-        zeros[start.shape] = zero
-    computation.set_operand(state, number, zero)
+    computation.set_operand(state, number, _zero(start, start.shape, zeros))
     drop_unread(start)
+
+
+def _zero(start: Instruction, shape: Shape, zeros: dict[Shape, Instruction]) -> Instruction:
+    """The one zero of a shape, spread from the one number of its type."""
+    scalar = Shape.array(shape.dtype)
+    if scalar not in zeros:
+        zeros[scalar] = number_of(start, 0, shape.dtype)
+    if shape not in zeros:
+        zeros[shape] = spread(start, zeros[scalar], shape)
+    return zeros[shape]
 
 
 def _unread(loop: Instruction) -> set[int]:

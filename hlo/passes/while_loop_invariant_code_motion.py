@@ -191,13 +191,17 @@ def _is_work(instruction: Instruction) -> bool:
     """Not what costs nothing, a fusion of such too, and not what reads little and writes much."""
     if _is_wide_factor(instruction):
         return True
-    if instruction.opcode in FOLLOWING or _is_counted_mask(instruction):
+    if _is_free(instruction):
         return False
     if instruction.opcode == "fusion":
         (fused,) = instruction.called_computations()
-        if all(i.opcode in FOLLOWING for i in fused.instructions):
+        if all(map(_is_free, fused.instructions)):
             return False
     return instruction.shape.size_bytes <= max(64, 4 * _bytes_read(instruction))
+
+
+def _is_free(instruction: Instruction) -> bool:
+    return instruction.opcode in FOLLOWING or _is_counted_mask(instruction)
 
 
 def _is_wide_factor(instruction: Instruction) -> bool:

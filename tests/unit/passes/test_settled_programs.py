@@ -122,6 +122,110 @@ ENTRY e { h = f32[64,64] parameter(0)
   w = f32[32,32] get-tuple-element(l), index=3
   ROOT t = (f32[32,32], f32[32,32]) tuple(v, w) }"""
 
+# Sums of two shapes begin with zeros of one number.
+OTHER_SHAPES = """HloModule shapes
+body { s = (s32[], f32[64,64], f32[48,32], f32[16,32], f32[100,64,32]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[64,64] get-tuple-element(s), index=1
+  v = f32[48,32] get-tuple-element(s), index=2
+  w = f32[16,32] get-tuple-element(s), index=3
+  xs = f32[100,64,32] get-tuple-element(s), index=4
+  one = s32[] constant(1)
+  zero = s32[] constant(0)
+  j = s32[] add(i, one)
+  row = f32[1,64,32] dynamic-slice(xs, i, zero, zero), dynamic_slice_sizes={1,64,32}
+  x = f32[64,32] reshape(row)
+  t = f32[64,64] tanh(h)
+  a = f32[64,48] slice(t), slice={[0:64], [0:48]}
+  b = f32[64,16] slice(t), slice={[0:64], [48:64]}
+  dv = f32[48,32] dot(a, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  dw = f32[16,32] dot(b, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  nv = f32[48,32] add(v, dv)
+  nw = f32[16,32] add(w, dw)
+  ROOT r = (s32[], f32[64,64], f32[48,32], f32[16,32], f32[100,64,32]) tuple(j, t, nv, nw, xs) }
+condition { s = (s32[], f32[64,64], f32[48,32], f32[16,32], f32[100,64,32]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(100)
+  ROOT q = pred[] compare(i, n), direction=LT }
+ENTRY e { h = f32[64,64] parameter(0)
+  xs = f32[100,64,32] parameter(1)
+  none = s32[] constant(0)
+  zero = f32[] constant(0)
+  m = f32[48,32] broadcast(zero), dimensions={}
+  n = f32[16,32] broadcast(zero), dimensions={}
+  s = (s32[], f32[64,64], f32[48,32], f32[16,32], f32[100,64,32]) tuple(none, h, m, n, xs)
+  l = (s32[], f32[64,64], f32[48,32], f32[16,32], f32[100,64,32]) while(s),
+    condition=condition, body=body
+  v = f32[48,32] get-tuple-element(l), index=2
+  w = f32[16,32] get-tuple-element(l), index=3
+  ROOT r = (f32[48,32], f32[16,32]) tuple(v, w) }"""
+
+# A product of two rows is turned for the sum that reads it, and has two columns then.
+TURNED_PRODUCT = """HloModule turned_product
+ENTRY e { x = f32[9,2,2] parameter(0)
+  y = f32[120,9,2] parameter(1)
+  d = f32[9,2,120] dot(x, y), lhs_batch_dims={0}, lhs_contracting_dims={2},
+    rhs_batch_dims={1}, rhs_contracting_dims={2}
+  ROOT r = f32[120,9] dot(y, d), lhs_batch_dims={0,1}, lhs_contracting_dims={2},
+    rhs_batch_dims={2,0}, rhs_contracting_dims={1} }"""
+
+# A unit matrix is a kernel in the loop, which leaves it as little as the comparison did.
+UNIT_IN_A_LOOP = """HloModule unit
+body { s = (s32[], f32[3,3], f32[3,3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  a = f32[3,3] get-tuple-element(s), index=1
+  z = f32[3,3] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  rows = s32[3,3] iota(), iota_dimension=0
+  columns = s32[3,3] iota(), iota_dimension=1
+  p = pred[3,3] compare(rows, columns), direction=EQ
+  u = f32[3,3] convert(p)
+  t = f32[3,3] triangular-solve(a, u), left_side=true, lower=true, unit_diagonal=true,
+    transpose_a=NO_TRANSPOSE
+  b = f32[3,3] sine(t)
+  y = f32[3,3] add(z, b)
+  ROOT r = (s32[], f32[3,3], f32[3,3]) tuple(j, b, y) }
+condition { s = (s32[], f32[3,3], f32[3,3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(10)
+  ROOT q = pred[] compare(i, n), direction=LT }
+ENTRY e { a = f32[3,3] parameter(0)
+  z = f32[3,3] parameter(1)
+  none = s32[] constant(0)
+  s = (s32[], f32[3,3], f32[3,3]) tuple(none, a, z)
+  l = (s32[], f32[3,3], f32[3,3]) while(s), condition=condition, body=body
+  ROOT r = f32[3,3] get-tuple-element(l), index=2 }"""
+
+# What a conditional in a loop chooses by is a constant before the loop.
+CHOICE_BEFORE_A_LOOP = """HloModule choice
+first { x = f32[64] parameter(0)
+  ROOT y = f32[64] sine(x) }
+second { x = f32[64] parameter(0)
+  ROOT y = f32[64] cosine(x) }
+body { s = (s32[], pred[], f32[64], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  p = pred[] get-tuple-element(s), index=1
+  x = f32[64] get-tuple-element(s), index=2
+  z = f32[64] get-tuple-element(s), index=3
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  c = f32[64] conditional(p, x, x), true_computation=first, false_computation=second
+  y = f32[64] multiply(z, c)
+  w = f32[64] tanh(y)
+  ROOT r = (s32[], pred[], f32[64], f32[64]) tuple(j, p, x, w) }
+condition { s = (s32[], pred[], f32[64], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(10)
+  ROOT q = pred[] compare(i, n), direction=LT }
+ENTRY e { x = f32[64] parameter(0)
+  z = f32[64] parameter(1)
+  none = s32[] constant(0)
+  p = pred[] constant(true)
+  s = (s32[], pred[], f32[64], f32[64]) tuple(none, p, x, z)
+  l = (s32[], pred[], f32[64], f32[64]) while(s), condition=condition, body=body
+  ROOT r = f32[64] get-tuple-element(l), index=3 }"""
+
 # A block's results are all that the program gives: its tuple is the program's own.
 ALL_IN_BLOCKS = """HloModule whole
 ENTRY e { x = f32[2048,64] parameter(0)
@@ -154,6 +258,10 @@ PROGRAMS = {
     "one": ONE_AGAIN,
     "pairs": PAIRS,
     "two sums": TWO_SUMS,
+    "other shapes": OTHER_SHAPES,
+    "turned product": TURNED_PRODUCT,
+    "unit in a loop": UNIT_IN_A_LOOP,
+    "choice before a loop": CHOICE_BEFORE_A_LOOP,
     "all in blocks": ALL_IN_BLOCKS,
     "same choice": SAME_CHOICE,
 }
