@@ -33,6 +33,10 @@ class Avx2(Sse):
     def lookup_lanes(self) -> int:
         return 8 if self._has("avx2") else 0
 
+    @property
+    def picked_at_once(self) -> int:
+        return 1 if self.lookup_lanes else 0
+
     def looks_up(self, rows: int, entries: int) -> bool:
         """A row of two registers takes two permutations and a blend; of four it takes as long as
         the logarithm's formula, twice as long with the other row.

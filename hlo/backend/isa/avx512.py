@@ -57,6 +57,10 @@ class Avx512(Avx2):
     def lookup_lanes(self) -> int:
         return _LANES if super().lookup_lanes and self._has("avx512f") else super().lookup_lanes
 
+    @property
+    def picked_at_once(self) -> int:
+        return 2 if self.lookup_lanes and self.picks(_FLOATS) else super().picked_at_once
+
     def picks(self, type: str) -> bool:
         return self.machine.vector_bytes == 64 and self._picks(type)
 

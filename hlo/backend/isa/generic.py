@@ -95,6 +95,11 @@ class Isa:
         """f32 lanes of the longest vector whose indices `picked` takes; 0: it takes none."""
         return 0
 
+    @property
+    def picked_at_once(self) -> int:
+        """Registers of so many f32 that one `picked` takes in a cycle; 0: none does."""
+        return 0
+
     def looks_up(self, rows: int, entries: int) -> bool:
         """Whether `picked` from rows of f32 numbers beats the longer formula that they save."""
         return False

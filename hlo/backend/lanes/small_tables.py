@@ -1,11 +1,14 @@
-"""Small tables: an array of which a register or two hold all elements is read by a permutation.
+"""Small tables: elements of which a few registers hold all that lanes choose from are read by
+permutations.
 
-    lanes of table[index]  =  picked(registers, index)        for 2 to 16 or 32 f32, u32, s32
+    lanes of table[row + index]  =  picked(registers of the row, index)
 
-Codes of four bits, classes, kinds of atoms: a gather goes to the load ports once for each lane, a
-permutation takes a cycle. The registers are loaded once, where the function begins: what kernels
-read lane by lane, they do not write. Indices are those of elements of the array; a lane for which
-none holds gets any element, and touches no memory.
+Codes of four bits, classes, kinds of atoms, fields of a board, coordinates in another order: a
+gather goes to the load ports once for each lane, a permutation of one or two registers takes a
+cycle. Of up to twice as many the index chooses between two permutations. The registers are loaded
+once where the row is known, of a whole array where the function begins: what kernels read lane by
+lane, they do not write. Numbers of 8 and 16 bits are words there. Indices are those of elements of
+the row; a lane for which none holds gets any element, and touches no memory.
 """
 
 from __future__ import annotations
@@ -13,44 +16,83 @@ from __future__ import annotations
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.lanes import masked
 from hlo.backend.lanes.nest import Nest
-from hlo.indexing.affine import Expr
+from hlo.indexing.affine import ZERO, Expr
 
-_WORDS = ("float", "i32")
+_BITS = {"float": 32, "i32": 32, "i16": 16, "i8": 8}
+_MOST_PICKS = 2  # Permutations that take less than a gather.
+_LEAST_LANES = 4  # Fewer are loaded in less time than a row is.
 
 
 def looked_up(nest: Nest, base: Value, size: int, position: Expr, element: str) -> Value | None:
     """The elements at the position of an array of `size` elements; None where registers do not
-    hold it, or nothing picks from them."""
+    hold those that lanes choose from, or nothing picks from them."""
     w, isa, lanes, widest = nest.w, nest.target.isa, position.lanes, nest.target.isa.lookup_lanes
-    if element not in _WORDS or not 1 < lanes <= widest or size < 2:
+    bits = _BITS.get(element)
+    if bits is None or not 1 < lanes <= widest:
         return None
-    type = vector_of("float", widest)
-    if size > (2 * widest if isa.picks(type) else widest):
+    first, place, count = _row(size, position)
+    if not 1 < count <= _MOST_PICKS * isa.picked_at_once * widest:
         return None
-    index = nest.lane_values(position, lanes, "i32")
+    if lanes < _LEAST_LANES and not first.is_constant:
+        return None
+    if bits < 32 and not isa.masks_loads_of(bits):
+        return None
+    index = nest.lane_values(place, lanes, "i32")
     if lanes < widest:
         index = w.shuffle(index, None, [k % lanes for k in range(widest)])
-    with nest.at(0) as level:
-        key = ("small table", base.text, size)
+    with nest.at(first.depth) as level:
+        key = ("small table", base.text, first, count)
         if key not in level.memo:
-            level.memo[key] = _registers(nest, base, size, type)
+            level.memo[key] = _registers(nest, nest.pointer(base, first, element), element, count)
         registers = level.memo[key]
     assert isinstance(registers, tuple), "registers under this key"
-    found = isa.picked(w, registers, index)
-    if found is None:
-        return None
+    found = _picked(nest, registers, index)
     if lanes < widest:
         found = w.shuffle(found, None, range(lanes))
-    return found if element == "float" else w.cast("bitcast", found, vector_of(element, lanes))
+    if element == "float":
+        return found
+    found = w.cast("bitcast", found, vector_of("i32", lanes))
+    return found if bits == 32 else w.cast("trunc", found, vector_of(element, lanes))
 
 
-def _registers(nest: Nest, base: Value, size: int, type: str) -> tuple[Value, ...]:
-    """The array's elements, zeros behind them."""
+def _picked(nest: Nest, registers: tuple[Value, ...], index: Value) -> Value:
+    """Lanes of as many registers as are picked from at once, or of those behind."""
+    w, isa = nest.w, nest.target.isa
+    at_once = isa.picked_at_once
+    parts = registers[:at_once], registers[at_once:]
+    found = [isa.picked(w, part, index) for part in parts if part]
+    first, behind = found[0], found[-1]
+    assert first is not None, "registers that it picks from"
+    assert behind is not None, "no more of them"
+    if len(found) == 1:
+        return first
+    is_behind = w.compare("icmp sge", index, w.int(at_once * isa.lookup_lanes, index.type))
+    return w.select(is_behind, behind, first)
+
+
+def _row(size: int, position: Expr) -> tuple[Expr, Expr, int]:
+    """Where what lanes choose from begins, their places behind that, and how many places there
+    are: the whole array where a position may lie outside of it.
+    """
+    lanes = Expr({a: k for a, k in position.terms.items() if a.lanes > 1}, 0)
+    if position.low < 0 or position.high >= size:
+        return ZERO, position, size
+    first = Expr({a: k for a, k in position.terms.items() if a.lanes == 1}, position.constant)
+    return first + lanes.low, lanes - lanes.low, lanes.high - lanes.low + 1
+
+
+def _registers(nest: Nest, address: Value, element: str, count: int) -> tuple[Value, ...]:
+    """So many elements as words, zeros behind them."""
     w, lanes = nest.w, nest.target.isa.lookup_lanes
     found = []
-    for first in range(0, size, lanes):
-        count = min(lanes, size - first)
-        mask = masked.constant_mask([k < count for k in range(lanes)]) if count < lanes else None
-        address = w.address(base, w.int(first), "float")
-        found.append(masked.load(w, type, address, 1, mask))
+    for first in range(0, count, lanes):
+        held = min(lanes, count - first)
+        mask = masked.constant_mask([k < held for k in range(lanes)]) if held < lanes else None
+        start = w.address(address, w.int(first), element)
+        row = masked.load(w, vector_of(element, lanes), start, 1, mask)
+        if element != "float":
+            words = vector_of("i32", lanes)
+            row = row if element == "i32" else w.cast("zext", row, words)
+            row = w.cast("bitcast", row, vector_of("float", lanes))
+        found.append(row)
     return tuple(found)

@@ -176,6 +176,7 @@ def wrote(act: Callable[[Isa, Writer], None]) -> Callable[..., Answer]:
 
 ROWS = (
     Row("permutes_bytes", (), lambda isa, w: isa.permutes_bytes, (*VBMI, *ARM)),
+    Row("picked_at_once", (), lambda isa, w: isa.picked_at_once, AVX2),
     Row("lookup_lanes", (), lambda isa, w: isa.lookup_lanes, (*AVX2, *ARM)),
     Row("looks_up", (), lambda isa, w: isa.looks_up(7, 16), (*AVX2, *ARM)),
     Row("looks_up", (), lambda isa, w: isa.looks_up(8, 16), AVX2),
