@@ -15,6 +15,10 @@ BATCHED = """offset_dims={}, collapsed_slice_dims={1}, start_index_map={1},
     slice_sizes={1,1}"""
 
 
+# How lanes are looked up one by one: in memory, or in registers that hold a row.
+LOOKED_UP = ("llvm.masked.gather", "vpermi2var.ps", "permvar.sf.512")
+
+
 def program(places: str, kind: str = "s32", element: str = "f32") -> str:
     """x[i, place(i, j)] * 2"""
     shape = f"{kind}[{ROWS},{COLUMNS}]"
@@ -77,7 +81,8 @@ def checked(text: str, start: int) -> bool:
     for machine in (None, NAMED["x86-64-v3"]):
         given = hlo.compile(hlo.parse(text), machine=machine)(*inputs)
         assert np.asarray(given).tobytes() == np.asarray(want).tobytes()
-    return "llvm.masked.gather" in driver.emit_stage(driver.optimize(module), "llvm")
+    code = driver.emit_stage(driver.optimize(module), "llvm")
+    return any(name in code for name in LOOKED_UP)
 
 
 @pytest.mark.parametrize("places", [MOVED, CLIPPED, BACKWARDS], ids=["moved", "clipped", "turned"])
