@@ -44,7 +44,7 @@ FEWEST_TURNED = 4
 # Ops and elements of the rows that a lane reduces without a loop: ten logarithms of a sum, seven
 # terms of an entropy take a quarter to a tenth of the time of a row after the other.
 MOST_ROW_OPS, MOST_ROW_READS = 320, 24
-_LITTLE_CODE = 96  # Ops that are no longer than a loop around them.
+LITTLE_CODE = 96  # Ops that are no longer than a loop around them.
 # Vectors of partial results that hide the latency of a cheap reducer, and of another one.
 _CHEAP_UNROLL, _UNROLL = 4, 2
 LEAST_ROUNDS = 4  # Of a loop of which only those run that a mask leaves something of.
@@ -264,7 +264,7 @@ def _is_little_code(expression: Expression, reduce: Instruction) -> bool:
     index = tuple(Variable(f"at{d}", 0, n - 1) for d, n in enumerate(result_dims(reduce)))
     at = domain.index(tuple(map(affine.of, index)), (affine.of(Variable("row", 0, length - 1)),))
     found = trace(expression, [(x, at, ()) for x in reduced_arrays(reduce)])
-    return not found.reductions and length * (1 + found.weight) <= _LITTLE_CODE
+    return not found.reductions and length * (1 + found.weight) <= LITTLE_CODE
 
 
 def _unroll(reducer: Reducer, vectors: int, results: int) -> int:
