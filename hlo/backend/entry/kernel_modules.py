@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from hlo.backend.ir.definitions import Definitions
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel, is_straight
@@ -22,6 +24,11 @@ def kernel_module(
         orders = [x.text for x in hide(together)]
     text = "\n".join([*orders, *together.lines(), ""])
     return IrModule(text, tuple(group), optimised, is_glue)
+
+
+def library_module(named: tuple[str, Kernel]) -> IrModule:
+    """A function that programs of a process share, by its name, as a module."""
+    return replace(kernel_module(dict([named])), is_library=True)
 
 
 def module_alone(name: str, kernel: Kernel) -> IrModule:

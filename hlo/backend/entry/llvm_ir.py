@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hlo.backend.entry.kernel_modules import kernel_module, plain_code
+from hlo.backend.entry.kernel_modules import kernel_module, library_module, plain_code
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.grouping import GLUE, KERNELS, OPTIMISED, Shares, processors
 from hlo.backend.ir.ir_module import IrModule
@@ -131,22 +131,25 @@ def _kernel_modules(
     ends_plain: bool = True,
 ) -> list[IrModule]:
     """The modules of loops and kernels. often: functions that loops call. ends_plain: whether the
-    last one, which may get the entry too, is plain code, if there is any."""
+    last one, which may get the entry too, is plain code, if there is any. is_brief: library
+    functions are modules by themselves, for the process has most of them."""
     scalar = {n: k for n, k in called.items() if k.needs_middle_end}
     glue = plain_code(called, is_brief=is_brief)
     plain = shared({n: k for n, k in called.items() if n not in scalar and n not in glue})
-    plain = _cut_to_shares({**often, **plain}, workers)
+    plain = {**often, **plain}
+    library = {n: k for n, k in plain.items() if is_brief and k.is_library}
+    plain = _cut_to_shares({n: k for n, k in plain.items() if n not in library}, workers)
     shares = Shares(workers, loops)
     optimised = [kernel_module(g, optimised=True) for g in shares.grouped(scalar, OPTIMISED)]
     kernels = [kernel_module(group) for group in shares.grouped(plain, KERNELS)]
     glued = [kernel_module(group, is_glue=True) for group in shares.grouped(glue, GLUE)]
     last = (*kernels, *glued) if ends_plain else (*glued, *kernels)
-    return [*optimised, *loops, *last]
+    return [*map(library_module, library.items()), *optimised, *loops, *last]
 
 
 def _with_entry(modules: list[IrModule], entry: Entry) -> tuple[IrModule, ...]:
     """The modules, and the entry: beside what is in the last one, or by itself."""
-    has_room = bool(modules) and not modules[-1].optimised
+    has_room = bool(modules) and not (modules[-1].optimised or modules[-1].is_library)
     if has_room and entry.length() > GLUE_LINES:
         return (*modules, *entry.modules())
     if not has_room:

@@ -142,7 +142,7 @@ class _Polling:
         function = _Function(kernel.function, self, work.units)
         function.place(function.loops, work.us)
         declared = (*kernel.declarations, POLL.declaration)
-        return replace(kernel, function=function.changed(), declarations=declared)
+        return replace(kernel, function=function.changed(), declarations=declared, is_library=False)
 
     def lines_of(self, call: Call) -> int:
         """How many lines a call runs beside its own."""

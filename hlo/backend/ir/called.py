@@ -20,12 +20,13 @@ def as_function(
     *,
     has_entry: bool = True,
     is_glue: bool = False,
+    is_library: bool = False,
 ) -> Kernel:
     """The function of which this is the body, and which gives back the value."""
     w.ret(value)
     result = "void" if value is None else value.type
     function = w.function(parameters, result=result, has_entry=has_entry)
-    return Kernel(function, 0, *w.beside, is_glue=is_glue)
+    return Kernel(function, 0, *w.beside, is_glue=is_glue, is_library=is_library)
 
 
 def call(w: Writer, function: Kernel, *arguments: Value, type: str = "void") -> Value:

@@ -54,7 +54,8 @@ class Data(Struct, frozen=True):
 class Function(Struct, eq=False, dict=True, kw_only=True):
     """records: of the body, one a line. symbol: KERNEL of what is renamed where it is placed in a
     module. attributes: such as "nounwind"; linkage: "internal" or none. ends_line: whether the text
-    ends with a line's end.
+    ends with a line's end. is_library: whether its symbol says all of it, on one machine: kernels
+    of all programs have the same.
     """
 
     records: Sequence[Line]
@@ -64,6 +65,7 @@ class Function(Struct, eq=False, dict=True, kw_only=True):
     attributes: str = ""
     linkage: str = ""
     ends_line: bool = True
+    is_library: bool = False
 
     @property
     def text(self) -> str:

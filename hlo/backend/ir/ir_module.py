@@ -23,7 +23,8 @@ class IrModule(Struct, frozen=True):
     """One compilation unit. optimised: whether LLVM's middle-end should see it; is_glue: whether
     it holds no loop that LLVM should optimise, so that plain code generation serves. machine: what
     LLVM makes code for; None: the processor that it runs on, with all that it has. is_small:
-    whether little code is worth more than fast code.
+    whether little code is worth more than fast code. is_library: whether it is a function that
+    programs of a process share.
     """
 
     text: str
@@ -32,6 +33,7 @@ class IrModule(Struct, frozen=True):
     is_glue: bool = False
     machine: Machine | None = None
     is_small: bool = False
+    is_library: bool = False
 
     def __str__(self) -> str:
         return self.text

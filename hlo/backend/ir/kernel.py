@@ -58,6 +58,8 @@ class Kernel(Struct, frozen=True):
     the cost model.
     is_bounded: it is called with the bounds of what a block has of a dimension, in place of a range
     of units, and runs all of them (analysis/seen_columns.py).
+    is_library: a function that follows from the machine, an element type and the like, and from no
+    program: a process compiles it once.
     packed_bytes: what a range of units packs before its first one, and again for each further one
     of the `packed_runs` runs of units that share it.
     """
@@ -80,6 +82,7 @@ class Kernel(Struct, frozen=True):
     work: Work | None = None  # what an estimate goes by; None: by bytes_moved and flops
     is_bounded: bool = False
     is_open: bool = False  # whether it may run for ever: nobody knows how often its loops run
+    is_library: bool = False
 
     @property
     def text(self) -> str:

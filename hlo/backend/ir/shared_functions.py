@@ -119,7 +119,8 @@ class _Split:
             everything = _Split(self.original, self.functions)
             made = replace(
                 everything.kernel(replace(function, symbol="KERNEL", linkage="")),
-                scratch_bytes=0, in_place=frozenset(), must_alias=frozenset(), functions=(),
+                is_library=function.is_library, scratch_bytes=0, in_place=frozenset(),
+                must_alias=frozenset(), functions=(),
             )  # fmt: skip
             name = f"m_{symbol}.{digest_of(made)}"
             self.functions.setdefault(name, made)

@@ -148,13 +148,16 @@ class Writer(Struct):
         self.globals[symbol] = Data(symbol, text)
 
     def enter_function(self, symbol: str, body: Writer, parameters: Iterable[Value]) -> None:
-        """A function of which another writer holds the body, defined beside this one: internal."""
+        """A function of which another writer holds the body, defined beside this one: internal, and
+        the same under this symbol in every module.
+        """
         last = body.records[-1]
         assert isinstance(last, Instruction), "a function returns"
         result = last.operands[0].type if last.operands else "void"
         self.globals[symbol] = replace(
-            body.function(parameters, result=result), symbol=symbol, linkage="internal"
-        )
+            body.function(parameters, result=result),
+            symbol=symbol, linkage="internal", is_library=True,
+        )  # fmt: skip
 
     def text(self) -> str:
         """The records as lines."""

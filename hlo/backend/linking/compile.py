@@ -28,17 +28,19 @@ _lock = lock()  # programs may be compiled on several threads
 
 
 def objects(modules: Sequence[IrModule], *, cache: bool = True) -> list[bytes]:
-    """One object file per module. cache: use this process's memory of objects and the disk's."""
-    if not cache:
-        return generated(modules)
-    names = [_name(m) for m in modules]
-    found = {name: _cached_object(name) for name in names}
-    missing = {n: m for n, m in zip(names, modules, strict=True) if found[n] is None}
+    """One object file per module. cache: use this process's memory of objects and the disk's, which
+    library functions always come from.
+    """
+    names = [_name(m) if cache or m.is_library else str(n) for n, m in enumerate(modules)]
+    kept = {n for n, m in zip(names, modules, strict=True) if cache or m.is_library}
+    found = {name: _cached_object(name) for name in kept}
+    missing = {n: m for n, m in zip(names, modules, strict=True) if found.get(n) is None}
     made = generated(list(missing.values())) if missing else []
     for name, body in zip(missing, made, strict=True):
         found[name] = body
-        disk.store(name, body)
-        _remember(name, body)
+        if name in kept:
+            disk.store(name, body)
+            _remember(name, body)
     return [found[name] or b"" for name in names]
 
 

@@ -45,7 +45,7 @@ def call_pass(
 def _function(target: Target, complex: DType, radix: int, *, is_last: bool) -> Kernel:
     w = Writer()
     _Pass(Nest(w, target), complex, radix, is_last=is_last).write()
-    return as_function(w, PARAMETERS)
+    return as_function(w, PARAMETERS, is_library=True)
 
 
 def call_square(
@@ -74,7 +74,7 @@ def _square(target: Target, complex: DType) -> Kernel:
     for vector in transposed(nest, rows):
         w.store(w.binary("fmul", vector, scale), y, ring.scalar_bytes)
         y = w.address(y, Y_GAP, ring.scalar)
-    return as_function(w, (X, X_GAP, Y, Y_GAP, factor))
+    return as_function(w, (X, X_GAP, Y, Y_GAP, factor), is_library=True)
 
 
 class _Pass:

@@ -50,7 +50,7 @@ def turning(target: Target, item_bytes: int) -> Kernel:
             1,
             lambda r: _over(nest, w.int(0), COLUMNS, 1, lambda c: one(r, c)),
         )
-        return as_function(w, (FROM, TO, ROWS, COLUMNS))
+        return as_function(w, (FROM, TO, ROWS, COLUMNS), is_library=True)
     whole_rows, whole = (w.binary("and", n, w.int(-SQUARE)) for n in (ROWS, COLUMNS))
 
     def band(r: Value) -> None:
@@ -62,7 +62,7 @@ def turning(target: Target, item_bytes: int) -> Kernel:
     _over(
         nest, w.int(0), COLUMNS, 1, lambda c: _over(nest, whole_rows, ROWS, 1, lambda r: one(r, c))
     )
-    return as_function(w, (FROM, TO, ROWS, COLUMNS))
+    return as_function(w, (FROM, TO, ROWS, COLUMNS), is_library=True)
 
 
 def _vectors(w: Writer, first: Value, step: Value, element: str) -> list[Value]:
@@ -82,7 +82,7 @@ def nan_finding(target: Target, scalar: str) -> Kernel:
         return [w.binary("or", found[0], w.compare("fcmp uno", x, x))]
 
     (found,) = Nest(w, target).loop(w.int(0), COUNT, 1, [w.int(0, "i1")], one)
-    return as_function(w, (FROM, COUNT), found)
+    return as_function(w, (FROM, COUNT), found, is_library=True)
 
 
 @lru_cache(maxsize=4)
@@ -121,7 +121,7 @@ def pairing(target: Target, scalar: str) -> Kernel:
         return [w.binary("xor", both, w.int(1, "i1"))]
 
     nest.loop(w.int(0), COUNT, 1, [w.int(0, "i1")], column)
-    return as_function(w, (FROM, IMAGINARY, TO, COUNT))
+    return as_function(w, (FROM, IMAGINARY, TO, COUNT), is_library=True)
 
 
 def _over(nest: Nest, low: Value, high: Value, step: int, body: Callable[[Value], None]) -> None:

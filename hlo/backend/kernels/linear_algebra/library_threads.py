@@ -36,7 +36,7 @@ def entering() -> Kernel:
         p.call_address("void", state.load(SET), p.word(1, "i32"))
     state.store(INSIDE, inside + 1)
     p.call(UNLOCK, state)
-    return as_function(p.w, ())
+    return as_function(p.w, (), is_library=True)
 
 
 @once
@@ -50,7 +50,7 @@ def leaving() -> Kernel:
     with p.when(inside.eq(0) & get.ne(NULL)):
         p.call_address("void", state.load(SET), state.load(BEFORE))
     p.call(UNLOCK, state)
-    return as_function(p.w, ())
+    return as_function(p.w, (), is_library=True)
 
 
 def _state(p: Procedure) -> Word:
