@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.generic import Isa
@@ -61,6 +62,13 @@ class Target(Struct, frozen=True):
     def isa(self) -> Isa:
         """What the machine's instructions can do."""
         return isa_of(self.machine)
+
+    @property
+    def of_library(self) -> Target:
+        """The same for functions that no program decides: without what is of one program. What is
+        remembered of it serves all programs, and keeps none of them.
+        """
+        return replace(self, schedules=None, made=None, is_alone=False, is_bounded=False)
 
     def shown(self, kernel: Kernel, schedule: Callable[[], Any]) -> Kernel:
         """A kernel of that schedule, which is made where somebody asks."""

@@ -75,17 +75,18 @@ _definitions: dict[tuple[str, Target], Beside] = {}  # the same in every module
 
 def _definition(symbol: str, count: int, like: Term, body: Callable[..., Complex]) -> Beside:
     """The declarations and the definitions that a call needs."""
-    found = _definitions.get((symbol, like.target))
+    target = like.target.of_library
+    found = _definitions.get((symbol, target))
     if found is not None:
         return found
     w = Writer()
     names = [Value(f"%x{i}", like.type) for i in range(2 * count)]
-    terms = [Term(w, like.target, name) for name in names]
+    terms = [Term(w, target, name) for name in names]
     operands = [Complex(*terms[2 * i : 2 * i + 2]).to("double") for i in range(count)]
     value = body(*operands).to(like.scalar)
     result = f"{{{like.type}, {like.type}}}"
     half = w.insert_value(poison(result), value.real.value, 0)
     w.ret(w.insert_value(half, value.imag.value, 1))
     w.enter_function(symbol, w, names)
-    found = _definitions[symbol, like.target] = (w.declarations, w.globals)
+    found = _definitions[symbol, target] = (w.declarations, w.globals)
     return found

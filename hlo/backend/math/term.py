@@ -412,6 +412,7 @@ def _definition(
     symbol: str, target: Target, operands: Sequence[Term], body: Callable[..., Term]
 ) -> Beside:
     """The declarations and the definitions that a call to an outlined function needs."""
+    target = target.of_library
     found = _definitions.get((symbol, target))
     if found is None:
         w = Writer()

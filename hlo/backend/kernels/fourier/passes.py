@@ -36,7 +36,7 @@ def call_pass(
     """A call with arguments as PARAMETERS are: what is called. Where m is 1, roots is null, except
     for a radix beyond LARGEST_FACTOR.
     """
-    function = _function(target, complex, radix, is_last=arguments[-1].integer == 1)
+    function = _function(target.of_library, complex, radix, is_last=arguments[-1].integer == 1)
     call(w, function, *arguments)
     return function
 
@@ -55,7 +55,7 @@ def call_square(
 
     arguments: x, scalars from a vector to the next, y, scalars from a vector to the next.
     """
-    function = _square(target, complex)
+    function = _square(target.of_library, complex)
     call(w, function, *arguments, w.float(factor, Numbers(Nest(w, target), complex).ring.scalar))
     return function
 

@@ -196,7 +196,7 @@ class LapackCall:
         """Eigenvectors of a real matrix as a complex result."""
         complex = dt.C64 if self.real is dt.F32 else dt.C128
         target = self.result(number, (size, size), complex)
-        function = pairing(self.target, self.scalar)
+        function = pairing(self.target.of_library, self.scalar)
         self._called(function, "void", vectors, imaginary, target, self.w.int(size))
 
     def cleared(self, number: int, byte: int = 0) -> None:
@@ -234,7 +234,7 @@ class LapackCall:
         self, matrix: Value, count: int, then: Callable[[], None], otherwise: Callable[[], None]
     ) -> None:
         """then() where none of so many elements is NaN, else otherwise()."""
-        function = nan_finding(self.target, self.scalar)
+        function = nan_finding(self.target.of_library, self.scalar)
         parts = 2 if self.dtype.is_complex else 1
         bad = self._called(function, "i1", matrix, self.w.int(count * parts))
         when(self.w, bad, otherwise, then)
@@ -253,7 +253,7 @@ class LapackCall:
             self._copied(source, target, rows * columns * size)
             return
         self._called(
-            turning(self.target, size), "void", source, target, w.int(rows), w.int(columns)
+            turning(self.target.of_library, size), "void", source, target, w.int(rows), w.int(columns)
         )
 
     def _copied(self, source: Value, target: Value, size: int) -> None:

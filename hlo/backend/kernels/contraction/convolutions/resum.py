@@ -47,7 +47,7 @@ def resum_function(form: Form) -> Kernel:
 
 def _without_padding(form: Form) -> Form:
     """The form, with what the function is told when it is called left open."""
-    target = replace(form.ring.target, schedules=None)
+    target = form.ring.target.of_library
     spatial = tuple(
         replace(s, window=replace(s.window, pad_low=0, pad_high=0)) for s in form.spatial
     )
