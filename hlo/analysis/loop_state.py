@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import msgspec
 from msgspec import Struct
@@ -25,17 +25,19 @@ def is_extensible(loop: Instruction, calls: dict[Computation, list[Instruction]]
     return own and body.root.opcode == "tuple" and len(body.parameters) == 1
 
 
-def unchanged_elements(body: Computation) -> set[Instruction]:
-    """The get-tuple-elements of the parameter that the root hands on in their own places."""
+def unchanged_elements(body: Computation) -> Set[Instruction]:
+    """The get-tuple-elements of the parameter that the root hands on in their own places, in the
+    order of its users: passes that go through them add to states.
+    """
     (parameter,) = body.parameters
-    return {
+    return dict.fromkeys(
         element
         for element in parameter.users
         if element.opcode == "get-tuple-element"
         and body.root.operands[element_index(element)] in parameter.users
         and body.root.operands[element_index(element)].opcode == "get-tuple-element"
         and element_index(body.root.operands[element_index(element)]) == element_index(element)
-    }
+    ).keys()
 
 
 def element_index(element: Instruction) -> int:

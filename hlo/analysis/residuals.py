@@ -18,7 +18,7 @@ Arrays of large rows that do not are kept, and others are computed from them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 from msgspec import Struct
 
@@ -183,7 +183,7 @@ def _residual(
     return Residual(rows, numbers[0], tuple(reads))
 
 
-def _sources(body: Computation, known: Counter) -> set[Instruction]:
+def _sources(body: Computation, known: Counter) -> Set[Instruction]:
     """What a trip has of the state that does not come from other trips: what never changes, and
     the counter.
     """
