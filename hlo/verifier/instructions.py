@@ -14,13 +14,18 @@ from hlo.ops.table import OPS, attribute_keywords
 from hlo.verifier.report import Report
 
 LARGEST_BYTES = 2**63 - 1  # what sizes and offsets can say
+# Attributes with values that are dictionaries, or are looked at beside names of other instructions.
+_ALONE = frozenset({"origin", "frontend_attributes", "backend_config", "statistics"})
 
 
 class Signatures:
-    """Program shapes of computations, each computed once."""
+    """Program shapes of computations, each computed once. right: what instructions are like that
+    were looked at and break no rule.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Computation, ProgramShape] = {}
+        self.right: set[object] = set()
 
     def of(self, callee: Computation) -> ProgramShape:
         """The program shape of a computation."""
@@ -31,7 +36,12 @@ class Signatures:
 
 
 def check(instruction: Instruction, signatures: Signatures, report: Report) -> None:
-    """Arity, required attributes, infer, the written shape, check, mixed precision."""
+    """Arity, required attributes, infer, the written shape, check, mixed precision: once of all
+    that are alike, as the layers of models are.
+    """
+    key = _likeness(instruction)
+    if key is not None and key in signatures.right:
+        return
     try:
         _check_form(instruction)
         _check_bounded(instruction)
@@ -40,6 +50,25 @@ def check(instruction: Instruction, signatures: Signatures, report: Report) -> N
         _check_origin(instruction)
     except Violation as violation:
         report.add(instruction, violation)
+    else:
+        if key is not None:
+            signatures.right.add(key)
+
+
+def _likeness(instruction: Instruction) -> object:
+    """Equal for instructions of which the same is right; None of one that is looked at by itself:
+    of a value that is given, or that says what it stood for.
+    """
+    attributes = instruction.attributes
+    if not instruction.operands or not _ALONE.isdisjoint(attributes):
+        return None
+    said = [(name, type(v), v) for name, v in attributes.items() if name != "metadata"]
+    found = (instruction.opcode, instruction.shape, *[o.shape for o in instruction.operands], *said)
+    try:
+        hash(found)
+    except TypeError:  # attributes that Python code gave as a list
+        return None
+    return found
 
 
 def _check_form(instruction: Instruction) -> None:
