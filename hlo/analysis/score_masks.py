@@ -37,12 +37,15 @@ class Mask(Struct, frozen=True, eq=False):
         return self.members[self.masked]
 
 
-def masks_of(masked: Instruction) -> Iterator[Mask]:
+def masks_of(masked: Instruction, least_rows: int = 1) -> Iterator[Mask]:
     """A mask for each dimension that may be the rows of large scores, innermost first, and each
-    operand that may be one; none where what is added is no mask.
+    operand that may be one; none where what is added is no mask. least_rows: of a mask that is
+    worth a look, for which all that it is made from is looked at.
     """
     *others, column = [d for d, n in enumerate(masked.shape.dims) if n != 1]
     for row in reversed(others):
+        if masked.shape.dims[row] < least_rows:
+            continue
         roles = Roles(row, column)
         own = {masked: roles}
         if masked.opcode == "select":

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from hlo.analysis.block import Block, Span
 from hlo.analysis.block_size import best_block
+from hlo.analysis.block_sums import SUMMING, is_summed
 from hlo.analysis.blocking import cuts_needed, needed
 from hlo.analysis.fingerprint import SILENT, Fingerprints
 from hlo.ir.computation import Computation
@@ -32,6 +33,7 @@ class Known:
         self._numbers: dict[object, int] = {}
         self._kinds: dict[Instruction, int] = {}
         self._cut: dict[tuple[int, Lead], bool] = {}
+        self._summed: dict[tuple[int, Lead], bool] = {}
         self._needs: dict[tuple[int, Lead], list[tuple[int, Span]]] = {}
         self._best: dict[object, Block | None] = {}
         self._said: dict[tuple[Predicate, Instruction], bool] = {}
@@ -52,6 +54,15 @@ class Known:
             found = needed([instruction], block.all, block, {instruction})
             self._cut[key] = found is not None
         return self._cut[key]
+
+    def is_summed(self, instruction: Instruction, block: Block) -> bool:
+        """Whether an instruction is a sum over blocks."""
+        if instruction.opcode not in SUMMING:
+            return False
+        key = self._kind(instruction), block.lead
+        if key not in self._summed:
+            self._summed[key] = is_summed(instruction, block)
+        return self._summed[key]
 
     def needs(self, instruction: Instruction, block: Block) -> list[tuple[Instruction, Span]]:
         """The operands that a block of an instruction needs, and how cut."""

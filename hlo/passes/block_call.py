@@ -85,10 +85,11 @@ def fused_group(
         computation.replace_uses(root, part)
     for member in reversed(group):
         computation.remove(member)
-    stays = {computation.root, *awaited(computation)}
-    for one in reversed(dict.fromkeys(copied)):  # what spreads a number before the number
-        if not one.users and one not in stays:
-            computation.remove(one)
+    if any(not one.users for one in copied):
+        stays = {computation.root, *awaited(computation)}
+        for one in reversed(dict.fromkeys(copied)):  # what spreads a number before the number
+            if not one.users and one not in stays:
+                computation.remove(one)
     return call
 
 

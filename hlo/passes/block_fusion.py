@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from hlo.analysis.block import Block
 from hlo.analysis.block_rules import can_be_cut, has_windows
 from hlo.analysis.block_size import DEEPEST, longer_dims, summed_dims
-from hlo.analysis.block_sums import is_summed
 from hlo.analysis.large_values import LEAST_SAVED_BYTES, is_large, is_worth_a_look, padded_bytes
 from hlo.ir.computation import Computation
 from hlo.ir.graph import control_predecessors, post_order
@@ -194,7 +193,7 @@ class _Groups:
                 return {}
             waiting += [o for o in one.operands if is_large(o) or o.shape.is_tuple]
             if is_large(one) or one.shape.is_tuple:
-                is_sum = is_summed(one, block)
+                is_sum = self._known.is_summed(one, block)
                 has_sums |= is_sum
                 waiting += () if is_sum else one.users
         return members | self._between(members, block)
@@ -208,7 +207,7 @@ class _Groups:
         while waiting and len(found) < MOST_MEMBERS:
             for user in waiting.pop().users:
                 is_new = user not in members and user not in found and not is_large(user)
-                if is_new and self._joins(user, block) and not is_summed(user, block):
+                if is_new and self._joins(user, block) and not self._known.is_summed(user, block):
                     found[user] = None
                     waiting.append(user)
         needed: Members = {}
@@ -242,15 +241,10 @@ class _Groups:
     def _is_between(self, instruction: Instruction) -> bool:
         """Whether the value is large, computed here and of use here only; not a sum over blocks,
         which is there when all blocks are done.
-
-        Asked again from every value that a group may grow from.
         """
-        facts = self._computation.facts
-        known: dict[Instruction, bool] = facts.setdefault(_lies_between, {})  # type: ignore[assignment]  # what is kept there here
-        found = known.get(instruction)
-        if found is None:
-            found = known[instruction] = _lies_between(instruction, self._computation)
-        return found
+        if instruction is self._computation.root or not instruction.users:
+            return False
+        return self._known.says(_may_lie_between, instruction)
 
 
 def _cut_alike(region: Members, block: Block, known: Known) -> Members:
@@ -269,11 +263,10 @@ def _cut_alike(region: Members, block: Block, known: Known) -> Members:
     return left
 
 
-def _lies_between(instruction: Instruction, computation: Computation) -> bool:
+def _may_lie_between(instruction: Instruction) -> bool:
+    """Whether a value that is used here only may stay in a block."""
     return (
         is_large(instruction)
-        and instruction is not computation.root
-        and bool(instruction.users)
         and instruction.opcode not in ("parameter", "constant")
         and not summed_dims(instruction)
     )

@@ -84,7 +84,7 @@ def _bands(masked: Instruction) -> tuple[Region, Bands] | None:
     shape = masked.shape
     if not shape.is_array or shape.size_bytes < LEAST_SCORES_BYTES or not shape.dtype.is_float:
         return None
-    for mask in masks_of(masked):
+    for mask in masks_of(masked, LEAST_ROWS):
         dims, roles = shape.dims, mask.roles
         assert roles.row is not None, "scores have both"
         assert roles.column is not None, "scores have both"
@@ -129,8 +129,6 @@ def _has_lookups(region: Region) -> bool:
 def _seen(mask: Mask, scores: ScoreFacts) -> list[Span] | None:
     """What each band of rows sees, if that is little enough."""
     region = scores.region
-    if region.rows < LEAST_ROWS:
-        return None
     strips, size = _Strips(mask, scores), -(-region.rows // BANDS)
     bands: list[Span] = []
     for first in range(0, region.rows, size):
