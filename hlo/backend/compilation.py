@@ -62,7 +62,8 @@ class Compilation:
     passes: of a pipeline; "" leaves the module as it is. mode: "fast" runs its own pipeline instead
     of the default, and with denormals as zeros. threads: at most so many (None: HLO_NUM_THREADS,
     else what the process may use). machine: whose code it is; None: all that this one has.
-    cache: look for object code in this process's memory and on disk. manager: runs the passes, and
+    cache: look for object code in this process's memory and on disk, as library functions' always
+    is. manager: runs the passes, and
     one that fails raises; without one it is left out, with a warning.
     """
 

@@ -252,9 +252,8 @@ class LapackCall:
         if 1 in (rows, columns):
             self._copied(source, target, rows * columns * size)
             return
-        self._called(
-            turning(self.target.of_library, size), "void", source, target, w.int(rows), w.int(columns)
-        )
+        turned = turning(self.target.of_library, size)
+        self._called(turned, "void", source, target, w.int(rows), w.int(columns))
 
     def _copied(self, source: Value, target: Value, size: int) -> None:
         self.w.copy_bytes(target, source, self.w.int(size))
