@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import html
 import time
+from collections.abc import Callable
 
 import numpy as np
 from msgspec import Struct
@@ -35,6 +36,9 @@ from hlo.backend.planning.program import CopyStep, HostStep, KernelStep, Program
 from hlo.ir.instruction import Instruction
 
 RUNS_A_METER = 4  # runs between two measurements of the machine
+# So long a program runs before its runs count: callers in a loop find its arrays in the caches and,
+# if it is short, the pool's threads awake, which wake where such runs go on (entry/pool_ir.py).
+WARM_UP_S = 0.002
 
 
 class ProfileRow(Struct, frozen=True):
@@ -136,7 +140,7 @@ def profile(
 ) -> Profile:
     """Run a program `repeats` times, after a warm-up, and say where the time went. plans: with
     those of contractions; then the runs take turns with what measures the machine, after which the
-    program brings its arrays back to the caches in a run that does not count.
+    program warms up again.
     """
     made = Schedules()
     if plans:
@@ -148,14 +152,14 @@ def profile(
     counters = np.zeros((max(1, len(steps)), 2), np.int64)
     executable = compilation.linked(objects(modules), counters)
     meters = {n: Meter(n) for n in {1, compilation.threads}} if plans else {}
-    executable(*arguments)
+    warm_up(lambda: executable(*arguments))
     runs: list[float] = []
     samples: list[np.ndarray] = []
     for number in range(repeats):
         if plans and number % RUNS_A_METER == 0:
             for meter in meters.values():
                 meter.round()
-            executable(*arguments)
+            warm_up(lambda: executable(*arguments))
         counters[:] = 0
         began = time.perf_counter()
         executable(*arguments)
@@ -170,6 +174,14 @@ def profile(
     found = plan_rows(program, timed, made, speeds) if plans else ()
     rows = sorted(_merged(steps, rows), key=lambda row: -row.us)
     return Profile(us, tuple(rows), limits, found, speeds)
+
+
+def warm_up(run: Callable[[], object]) -> None:
+    """Run for WARM_UP_S, once at least."""
+    end = time.perf_counter() + WARM_UP_S
+    run()
+    while time.perf_counter() < end:
+        run()
 
 
 def _merged(steps: list[TimedStep], rows: list[ProfileRow]) -> list[ProfileRow]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hlo.backend.compilation import Compilation
 from hlo.backend.cycles import cycles_in_us
 from hlo.backend.limits import Level, Limits, measured_limits
 from hlo.backend.meter import Meter
-from hlo.backend.profile import Profile, ProfileRow, profile
+from hlo.backend.profile import WARM_UP_S, Profile, ProfileRow, profile, warm_up
 from hlo.ir import dtype as dt
 from hlo.parser.parse import parse
 
@@ -110,6 +111,16 @@ def test_a_short_step_is_not_the_call_around_it() -> None:
 def test_the_counter_goes_on() -> None:
     """At a rate of hundreds of kHz at least, of some GHz at most."""
     assert 0.1 < cycles_in_us() < 1e4
+
+
+def test_short_programs_run_again_and_again_before_they_count() -> None:
+    """As callers in a loop do, so that threads that such runs wake are awake."""
+    runs: list[float] = []
+    warm_up(lambda: runs.append(0.0))
+    assert len(runs) > 10
+    runs.clear()
+    warm_up(lambda: (runs.append(0.0), time.sleep(2 * WARM_UP_S)))
+    assert len(runs) == 1
 
 
 def test_plans_have_an_estimate_beside_what_they_took() -> None:
