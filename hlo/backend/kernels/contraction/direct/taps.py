@@ -179,9 +179,8 @@ class DirectTaps(Direct):
             work=Work(
                 instructions=vectors * terms,
                 sums=vectors * self.parts,
-                moved=moved,
+                moved=moved,  # some vectors of each position, far from those of the next
                 reach=moved // self.blocks,
-                is_stream=True,
             ),
         )
 

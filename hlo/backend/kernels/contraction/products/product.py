@@ -147,7 +147,7 @@ class _Product:
             is_glue=self.is_glue,
             packed_bytes=plan.shared_bytes,
             packed_runs=plan.shared_runs,
-            work=product_work(plan),
+            work=product_work(plan, is_direct=self.is_direct, checks=self.checks),
             own=form.own_buffers(self.epilogue),
             is_bounded=bool(self.bounded),
         )

@@ -9,19 +9,23 @@ from hlo.backend.ir.kernel import Work
 from hlo.backend.kernels.contraction.problem.axes import Contraction
 from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.backend.kernels.contraction.problem.work import computing, instructions, reach
+from hlo.backend.kernels.contraction.vectors.matrix_prefetch import RowPrefetch
 from hlo.backend.kernels.contraction.vectors.plan import (
     ACROSS,
     DEPTHS,
+    ROWS_AT_ONCE,
     at_once,
     is_dots,
     row_groups,
 )
 
+STORED = 2  # Products in the time of a store: one is begun in a cycle.
+
 
 def vector_work(c: Contraction, ring: Ring) -> Work:
     """Of gemv.py's kernels: dots load rows and columns for their products, a group of rows after
-    the other; axpys the columns, and sums that they store again, which other ports do meanwhile.
-    Parts of complex numbers are taken apart by an instruction each.
+    the other; axpys the columns, and sums that they store again after DEPTHS of them. Parts of
+    complex numbers are taken apart by an instruction each.
     """
     is_along = is_dots(c, ring)
     groups = len(row_groups(c.m)) if is_along or ring.parts > 1 else 1
@@ -34,14 +38,21 @@ def vector_work(c: Contraction, ring: Ring) -> Work:
         sums = float(c.batches * c.m * c.n * parts)
     else:
         vectors, loads, sums = c.k * -(-c.n // ring.lanes), 0.0, 0.0
-        products += parts * (1 + (parts > 1))
+        products += parts * (1 + (parts > 1) + STORED * rows / DEPTHS)
     return Work(
         instructions=c.batches * vectors * groups * max(products, loads),
         sums=ACROSS * sums,
         moved=c.batches * c.k * c.n * c.rhs.read_bytes * groups,
         reach=reach(c),
-        is_stream=True,
+        is_stream=is_along or _is_foreseen(c, ring),
     )
+
+
+def _is_foreseen(c: Contraction, ring: Ring) -> bool:
+    """Whether rows of a matrix come while products are made: between a vector of some rows and the
+    next there are so few products that a processor sees it, or hints ask for it.
+    """
+    return c.m <= ROWS_AT_ONCE or RowPrefetch.of(c, ring.target.machine).line_bytes > 0
 
 
 def word_stream_work(c: Contraction, ring: Ring, rows: int) -> Work:
@@ -55,8 +66,8 @@ def word_stream_work(c: Contraction, ring: Ring, rows: int) -> Work:
     words = c.batches * -(-c.k // group) * -(-c.n // ring.lanes)
     made = group / 2 + 1.5 * ring.rounds + group * computing(c.rhs)
     return Work(
-        instructions=words * (rows * instructions(ring) + made + rows / DEPTHS),
+        instructions=words * (rows * instructions(ring) + made + STORED * rows / DEPTHS),
         moved=c.batches * c.k * c.n * c.rhs.read_bytes,
         reach=reach(c),
-        is_stream=True,
+        is_stream=_is_foreseen(c, ring),
     )

@@ -8,6 +8,15 @@ import hlo
 from hlo.backend.ir.kernel import Work
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.backend.kernels.contraction.products.work import (
+    CHECKED,
+    COPIED,
+    FINISHED,
+    JOINED,
+    PIECES,
+)
+from hlo.backend.kernels.contraction.vectors.plan import DEPTHS
+from hlo.backend.kernels.contraction.vectors.work import STORED
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -115,9 +124,8 @@ def test_words_of_a_stream_meet_every_row() -> None:
     *_, floats = works(16, 2048, 2048, dt.BF16, dt.F32)
     *_, integers = works(16, 2048, 2048, dt.U8, dt.S32)
     words = 2048 * 2048 / 16
-    assert floats.is_stream
-    assert floats.instructions > words / 2 * (16 + 16 / 8)
-    assert integers.instructions > words / 4 * (16 + 16 / 8)
+    assert floats.instructions > words / 2 * (16 + STORED * 16 / DEPTHS)
+    assert integers.instructions > words / 4 * (16 + STORED * 16 / DEPTHS)
 
 
 SCALED = """
@@ -157,3 +165,57 @@ def _plain() -> Instruction:
     dims = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (0,)}
     shapes = (Shape.array(dt.BF16, (16, 512)), Shape.array(dt.BF16, (512, 256)))
     return dot(*shapes, dt.F32, **dims)
+
+
+def test_results_are_counted_apart_read_and_written() -> None:
+    *_, work = works(512, 512, 512, dt.F32, dt.F32)
+    assert work.stored == 2 * 4 * 512**2
+    *_, tiles = works(512, 512, 512, dt.BF16, dt.F32, target=UNITS)
+    assert tiles.stored == 2 * 4 * 512**2
+    assert tiles.moved == 0
+
+
+def test_sums_that_are_finished_before_they_leave_take_longer() -> None:
+    """Results of f16 are made of sums of f32, in as many vectors of these."""
+    plain, narrow = (works(256, 256, 256, dt.F16, out)[-1] for out in (dt.F32, dt.F16))
+    assert narrow.sums == (1 + FINISHED) * plain.sums
+
+
+def test_words_are_joined_while_they_are_packed() -> None:
+    """Of two halves each, which strict mode looks at; numbers as they are only move."""
+    strict = Target(NAMED["znver4"])
+    wide, fast, checked = (
+        works(32, 3072, 768, dtype, dt.F32, target=target)[-1 - again]
+        for dtype, target, again in (
+            (dt.F32, TARGET, 0),
+            (dt.BF16, TARGET, 0),
+            (dt.BF16, strict, 1),
+        )
+    )
+    words = 3072 * 768 / 2 / 16
+    assert wide.packed == COPIED * 2 * words
+    assert fast.packed == JOINED * 2 * words
+    assert checked.packed == (JOINED * 2 + CHECKED) * words
+
+
+def test_a_unit_reads_pieces_of_rows_more_slowly_than_whole_ones() -> None:
+    """Each of 50 columns of 200, a piece of 200 bytes, at least four lines."""
+    (few, *_) = works(24, 200, 20_000, dt.F32, dt.F32)
+    assert few.copied == pytest.approx(PIECES * (256 + 60) / 256 * 4 * 200 * 20_000)
+    (whole, *_) = works(2048, 16, 2048, dt.F32, dt.F32)
+    assert whole.copied + whole.shared == 4 * 16 * 2048
+
+
+def test_more_rows_than_a_processor_looks_over_wait_for_the_matrix() -> None:
+    few, many = (works(m, 2048, 1024, dt.F32, dt.F32)[0] for m in (4, 16))
+    assert few.is_stream
+    assert not many.is_stream
+    (far, *_) = works(16, 4096, 8192, dt.F32, dt.F32)
+    assert far.is_stream, "hints ask for its rows"
+
+
+def test_sums_that_wait_in_the_first_cache_are_stored_after_some_rows() -> None:
+    one, four = (works(m, 2048, 1024, dt.F32, dt.F32)[0] for m in (1, 4))
+    vectors = 1024 * 2048 / 16
+    assert one.instructions == (1 + 1 + STORED / DEPTHS) * vectors
+    assert four.instructions == (4 + 1 + 4 * STORED / DEPTHS) * vectors
