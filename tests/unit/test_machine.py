@@ -56,6 +56,17 @@ def test_a_processor_whose_features_are_hidden_costs_what_it_costs() -> None:
         assert described(whole.triple, seen, unknown) == described(whole.triple, seen)
 
 
+def test_zen_5_is_told_from_zen_4_by_what_it_is_called_or_has() -> None:
+    four, five = NAMED["znver4"], NAMED["znver5"]
+    assert described(four.triple, four.features) == described(four.triple, four.features, "znver4")
+    hidden = described(four.triple, four.features, "znver5")
+    assert (hidden.name, hidden.caches, hidden.rates) == ("znver5", five.caches, five.rates)
+    assert hidden.features == four.features
+    assert described(five.triple, five.features).name == "znver5"
+    assert five.first_cache.way_bytes == four.first_cache.way_bytes == 4096
+    assert five.rates.contracted_ops > four.rates.contracted_ops
+
+
 def test_another_architecture_is_another_machine() -> None:
     assert described("aarch64-apple-darwin23", NAMED["armv8-a"].features).name == "armv8-a"
     apple = described("arm64-apple-darwin23.0.0", NAMED["neoverse-n1"].features)
@@ -104,12 +115,13 @@ def test_a_file_says_caches_and_rates_or_leaves_them() -> None:
 
 def test_named_machines_have_the_common_rates_until_they_are_measured() -> None:
     measured = {name for name, machine in NAMED.items() if machine.rates != COMMON.rates}
-    assert measured == {"znver4"}
+    zen = {"znver4", "znver5"}
+    assert measured == zen
     for machine in NAMED.values():
         assert (machine.cycles == COMMON.cycles) == ("amx-bf16" not in machine.features)
         # The manuals of Arm's processors and of Zen say their caches; nobody knows what runs
         # WebAssembly.
-        is_common = machine.architecture in ("x86_64", "wasm32") and machine.name != "znver4"
+        is_common = machine.architecture in ("x86_64", "wasm32") and machine.name not in zen
         assert (machine.caches == COMMON.caches) == is_common
 
 

@@ -28,8 +28,9 @@ from hlo.machine import NAMED, Machine, with_features
 Answer = Value | bool | int | None
 GRANITE = ("graniterapids",)
 SAPPHIRE = ("sapphirerapids", *GRANITE)
-BF16 = ("cooperlake", "znver4", *SAPPHIRE)
-VBMI = ("icelake-server", "znver4", *SAPPHIRE)
+ZEN = ("znver4", "znver5")
+BF16 = ("cooperlake", *ZEN, *SAPPHIRE)
+VBMI = ("icelake-server", *ZEN, *SAPPHIRE)
 VNNI = ("cascadelake", "cooperlake", *VBMI)
 AVX512 = ("x86-64-v4", *VNNI)
 INT16 = ("lunarlake",)
@@ -256,7 +257,7 @@ ROWS = (
     Row("dot_product", ("ptr",), of_words(dt.U16, dt.S16), INT16, "vpdpwusd"),
     Row("dot_product", ("ptr",), of_words(dt.U16, dt.U16), INT16, "vpdpwuud"),
     Row("dot_product", ("ptr",), of_words(dt.S16, dt.U16), ()),
-    Row("dot_product", ("ptr",), of_words(dt.BF16, dt.BF16), ("cooperlake", "znver4", *ARM_BF16),
+    Row("dot_product", ("ptr",), of_words(dt.BF16, dt.BF16), ("cooperlake", *ZEN, *ARM_BF16),
         "vdpbf16ps|bfdot"),
     Row("square_product", ("ptr",), of_words(dt.S8, dt.S8, squares=True), ARM_BF16, "smmla"),
     Row("square_product", ("ptr",), of_words(dt.U8, dt.U8, squares=True), ARM_BF16, "ummla"),
