@@ -50,6 +50,11 @@ def kind(dtype: DType) -> int:
 
 # Results from this size on come from the free list, or all that have any bytes.
 BLOCK_BYTES = 32 * 1024
+# Those below take NumPy's memory, which keeps blocks of less than KEPT_BYTES itself. The C library
+# gives the end of its heap back from 128 KiB on: where a program's small results together come near
+# that, each call could touch all their pages for the first time.
+KEPT_BYTES = 1024
+TRIMMED_BYTES = 64 * 1024
 NDARRAY = "hlo_ndarray"
 NEW_FLAGS = 0x501  # NumPy's flags of new arrays: contiguous in C's order, aligned, writeable.
 

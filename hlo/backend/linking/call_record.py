@@ -42,7 +42,7 @@ def fast_call(
     arguments, results = shape_rows(parameters), shape_rows(outputs)
     for row, shape in zip(arguments.words, parameters, strict=False):
         row[Row.kind.word : Row.given.word] = number_words(shape)
-    results.words[:, Row.blocks_from.word] = process.BLOCK_BYTES
+    results.words[:, Row.blocks_from.word] = _least_block(results.words[:, Row.bytes.word])
     for result, argument in signature.donated.items():
         results.words[result, Row.partner.word] = argument + 1
     flags = process.RELEASES if watched or cost_us >= RELEASE_US else 0
@@ -79,6 +79,13 @@ def fast_call(
         return native.function(own)
 
     return FastCall(made, native.push_frame)
+
+
+def _least_block(sizes: np.ndarray) -> int:
+    """Results of so many bytes and more come from the free list."""
+    small = sizes[sizes < process.BLOCK_BYTES]
+    is_trimmed = int(small.sum()) >= process.TRIMMED_BYTES
+    return process.KEPT_BYTES if is_trimmed else process.BLOCK_BYTES
 
 
 def _record(

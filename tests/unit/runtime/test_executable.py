@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.backend.entry.process import BLOCK_BYTES
+from hlo.backend.entry.process import BLOCK_BYTES, KEPT_BYTES
 from hlo.backend.linking import native
 from hlo.errors import HloError
 from hlo.runtime.executable import Executable
@@ -210,6 +210,24 @@ def test_large_results_come_from_reused_blocks() -> None:
     assert isinstance(third, np.ndarray)
     assert third.ctypes.data == address
     assert (third == 2).all()
+
+
+@pytest.mark.parametrize(("count", "from_blocks"), [(4, False), (32, True)])
+def test_small_results_come_from_blocks_where_they_are_many(
+    count: int, *, from_blocks: bool
+) -> None:
+    """The end of the C library's heap goes back to the system, and is touched anew by each call."""
+    size = KEPT_BYTES
+    made = "\n".join(f"  r{n} = f32[{size}] multiply(x, x)" for n in range(count))
+    names = ", ".join(f"r{n}" for n in range(count))
+    shapes = ", ".join([f"f32[{size}]"] * count)
+    exe = compiled(
+        f"HloModule m\nENTRY e {{\n  x = f32[{size}] parameter(0)\n{made}\n"
+        f"  ROOT t = ({shapes}) tuple({names})\n}}"
+    )
+    results = exe(np.full(size, 3, np.float32))
+    assert [r.base is not None for r in results] == [from_blocks] * count
+    assert all((r == 9).all() for r in results)
 
 
 def test_host_steps_run_and_their_errors_arrive() -> None:
