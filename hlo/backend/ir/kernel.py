@@ -24,9 +24,9 @@ class Work(Struct, frozen=True):
     tiles on matrix units; sums: vectors that are stored. copied: bytes that units read to pack for
     themselves; fetched: the same of what was asked for ahead; packed: instructions on vectors that
     this takes; shared, shared_packed: of what `runs` of units have packed, each before its first
-    unit. moved: bytes that are read where they lie; stored: of results, read and written, counted
-    twice; reach: all that is worked on. is_stream: whether what is moved comes in long runs, which
-    processors foresee.
+    unit. moved: bytes that are read where they lie; streamed: that come and leave meanwhile, of
+    results, which are read and written, and of rows that are asked for ahead; reach: all that is
+    worked on. is_stream: whether what is moved comes in long runs, which processors foresee.
     """
 
     instructions: float = 0.0
@@ -40,7 +40,7 @@ class Work(Struct, frozen=True):
     shared_packed: float = 0.0
     runs: int = 1
     moved: float = 0.0
-    stored: float = 0.0
+    streamed: float = 0.0
     reach: int = 0
     is_stream: bool = False
 

@@ -5,7 +5,7 @@
     on one thread:  the greater of instructions / speed and chain * wait, + tiles / their speed
                     + (sums + packed + shared_packed) / speed + (copied + shared) / read
                     + fetched / near + moved * (1 / read - 1 / near)
-                    or stored / read, where results leave more slowly than they are made
+                    or streamed / read, where that is longer
     a stream:       the greater of its instructions' and its bytes' time, BESIDE of the other one
 
 `speed`: instructions in a microsecond, `wait`: until the next of a chain can begin; `read`: bytes
@@ -89,12 +89,12 @@ def estimated_us(work: Work, units: int, chunks: int, threads: int, speeds: Spee
     arithmetic = products + (work.sums + work.packed) / speeds.instructions
     shared = work.shared / read + work.shared_packed / speeds.instructions
     if work.is_stream:
-        shorter, longer = sorted((arithmetic, (work.moved + work.stored) / read))
+        shorter, longer = sorted((arithmetic, (work.moved + work.streamed) / read))
         own = longer + BESIDE * shorter
     else:
         waiting = work.moved * max(1 / read - 1 / near, 0.0)
         own = arithmetic + waiting + work.copied / read + work.fetched / near
-        own = max(own, work.stored / read)
+        own = max(own, work.streamed / read)
     if chunks < 2 or threads < 2:
         return speeds.call_us + own + shared
     rounds = -(-chunks // threads)

@@ -48,7 +48,7 @@ def block_work(program: Program, count: int, lanes: int) -> Work | None:
         fetched=sum(times * work.fetched for work, times in works),
         packed=sum(times * (work.packed + work.shared_packed) for work, times in works),
         moved=sum(times * work.moved for work, times in works),
-        stored=sum(times * work.stored for work, times in works),
+        streamed=sum(times * work.streamed for work, times in works),
         reach=max(work.reach for work, _ in works),
     )
 

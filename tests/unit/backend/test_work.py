@@ -30,9 +30,9 @@ def test_each_quantity_has_its_time() -> None:
     shared = replace(near, shared=800, shared_packed=100, runs=2)
     assert one_thread(shared) == pytest.approx(10 + 1)
     assert one_thread(replace(near, moved=800)) == 0, "arithmetic hides it"
-    results = replace(near, instructions=300, stored=160)
+    results = replace(near, instructions=300, streamed=160)
     assert one_thread(results) == pytest.approx(3), "they leave while others are made"
-    assert one_thread(replace(results, stored=800)) == pytest.approx(10), "as fast as that goes"
+    assert one_thread(replace(results, streamed=800)) == pytest.approx(10), "as fast as that goes"
     far = Work(reach=1 << 14)
     assert one_thread(replace(far, moved=800)) == pytest.approx(800 / 20 - 800 / 80)
     assert one_thread(replace(far, fetched=800)) == pytest.approx(10), "as if it were near"
@@ -42,7 +42,7 @@ def test_a_stream_takes_the_longer_of_both_and_a_share_of_the_other() -> None:
     stream = Work(instructions=300, moved=800, reach=1, is_stream=True)
     assert one_thread(stream) == pytest.approx(10 + BESIDE * 3)
     assert one_thread(replace(stream, instructions=3000)) == pytest.approx(30 + BESIDE * 10)
-    assert one_thread(replace(stream, moved=600, stored=200)) == one_thread(stream)
+    assert one_thread(replace(stream, moved=600, streamed=200)) == one_thread(stream)
 
 
 def test_threads_share_units_and_pack_what_theirs_share() -> None:

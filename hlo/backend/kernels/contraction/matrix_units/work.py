@@ -32,7 +32,7 @@ def tile_work(plan: TilePlan) -> Work:
         shared=source if is_shared else 0.0,
         shared_packed=instructions if is_shared else 0.0,
         runs=c.batches * plan.row_blocks if is_shared else 1,
-        stored=2.0 * c.batches * c.m * c.n * c.out.item_bytes,
+        streamed=2.0 * c.batches * c.m * c.n * c.out.item_bytes,
         reach=plan.rhs_bytes + reach(c),
     )
 

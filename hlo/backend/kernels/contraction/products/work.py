@@ -41,7 +41,7 @@ def product_work(plan: ProductPlan, *, is_direct: bool = True, checks: bool = Fa
     finished = plan.depth_blocks + FINISHED * (not is_direct)
     (shared, shared_packed), runs = _shared(plan, checks=checks)
     copied, packed = _copied(plan, checks=checks)
-    is_fetched = plan.lhs is Reading.IN_TILE and row_prefetch_bytes(plan) > 0
+    is_fetched = plan.lhs is Reading.IN_TILE and _fetched(plan) > 0
     return Work(
         instructions=share_of(plan) * tiles * c.k * _of_a_depth(plan.rows.step, plan.vectors, ring),
         chain=share_of(plan) * tiles * c.k,
@@ -53,7 +53,7 @@ def product_work(plan: ProductPlan, *, is_direct: bool = True, checks: bool = Fa
         shared_packed=shared_packed,
         runs=runs,
         moved=_in_place(plan),
-        stored=2.0 * c.batches * c.m * c.n * c.out.item_bytes,
+        streamed=_fetched(plan) + 2.0 * c.batches * c.m * c.n * c.out.item_bytes,
         reach=reach(c),
     )
 
@@ -107,6 +107,13 @@ def _in_place(plan: ProductPlan) -> float:
     c = plan.contraction
     sides = [s for s in ("lhs", "rhs") if getattr(plan, s) in (Reading.IN_PLACE, Reading.PACKED)]
     return sum(factor_bytes(c, side) for side in sides)
+
+
+def _fetched(plan: ProductPlan) -> float:
+    """Bytes of rows that tiles ask for ahead, again for each block of columns."""
+    if not row_prefetch_bytes(plan):
+        return 0.0
+    return float(plan.column_blocks * factor_bytes(plan.contraction, "lhs"))
 
 
 def _copied(plan: ProductPlan, *, checks: bool) -> tuple[float, float]:

@@ -168,10 +168,13 @@ def _plain() -> Instruction:
 
 
 def test_results_are_counted_apart_read_and_written() -> None:
-    *_, work = works(512, 512, 512, dt.F32, dt.F32)
-    assert work.stored == 2 * 4 * 512**2
+    """So are rows that each of four blocks of columns asks for ahead."""
+    *_, work = works(512, 512, 512, dt.F32, dt.F32, depth=0)
+    assert work.streamed == 2 * 4 * 512**2
+    *_, ahead = works(512, 512, 512, dt.F32, dt.F32)
+    assert ahead.streamed == work.streamed + 4 * 4 * 512**2
     *_, tiles = works(512, 512, 512, dt.BF16, dt.F32, target=UNITS)
-    assert tiles.stored == 2 * 4 * 512**2
+    assert tiles.streamed == 2 * 4 * 512**2
     assert tiles.moved == 0
 
 

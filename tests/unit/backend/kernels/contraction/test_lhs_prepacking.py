@@ -58,6 +58,18 @@ def test_rows_that_many_blocks_of_columns_copy(
     assert (plan.depth_blocks, plan.sums) == (before.depth_blocks, before.sums)
 
 
+def test_columns_take_half_of_the_cache_where_rows_from_memory_are_waited_for() -> None:
+    """Else a quarter: rows that the last cache holds, or that arithmetic hides."""
+    machine = NAMED["znver5"]
+    second = machine.second_cache.bytes
+    for dtype, dims, share in (
+        ("f64", (2048, 2048, 2048), 2), ("f64", (512, 512, 512), 4), ("f32", (2048, 2048, 2048), 4),
+    ):  # fmt: skip
+        plan = plan_of(product(dtype, dims), machine)
+        assert plan.shared_bytes == second // share
+        assert plan.sums == plan_of(product(dtype, dims), ZEN4).sums
+
+
 def test_packed_rows_are_fetched_ahead_like_copied_ones() -> None:
     """From the copy, whose rows lie a little further apart."""
     sequence = contraction_kernels(product("f64", (2048, 2048, 2048)), Target(ZEN4))
