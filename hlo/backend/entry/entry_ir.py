@@ -251,9 +251,15 @@ class Entry:
             if timing:
                 timing.end(function.p, function.frame, step, began)
             since += step.us
-            if self.watched and (since >= watch_ir.POLL_US or isinstance(step, HostStep)):
+            if self.watched and (since >= watch_ir.POLL_US or self._is_open(step)):
                 watch_ir.ask(function.p, function.frame)
                 since = 0.0
+
+    def _is_open(self, step: Step) -> bool:
+        """Whether nobody knows how long a step takes."""
+        if isinstance(step, KernelStep):
+            return self.program.kernels[step.kernel].is_open
+        return isinstance(step, HostStep)
 
     def _step(self, function: _Function, step: Step) -> None:
         match step:

@@ -1,8 +1,8 @@
 """Watching: where a program that can be stopped asks whether it has to, as LLVM IR.
 
-Between steps, after every POLL_US of estimated work; at the back edges of loops, after as many
-trips as are POLL_NS of work; between pieces of a long step's units, PIECE_US each. What asks is
-run_ir's; inside of units: polling.py.
+Between steps, after every POLL_US of estimated work and after those of unknown length; at the back
+edges of loops, after as many trips as are POLL_NS of work; between pieces of a long step's units,
+PIECE_US each. What asks is run_ir's; inside of units: polling.py.
 """
 
 from __future__ import annotations

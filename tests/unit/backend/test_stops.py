@@ -31,7 +31,7 @@ from hlo.backend.planning.program import HostStep, KernelStep, nested
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.machine import NAMED
-from tests.support.long_programs import KERNEL_LOOP, PROGRAMS, SCALAR_LOOP
+from tests.support.long_programs import KERNEL_LOOP, LANE_LOOP, PROGRAMS, SCALAR_LOOP
 from tests.support.op_files import Case, cases, run_case
 
 CHILD = Path(__file__).parent.parent.parent / "support" / "stopped_run.py"
@@ -122,6 +122,15 @@ def test_every_long_kernel_asks(name: str) -> None:
     loops = name.startswith("while")
     assert asked or loops, "a long program has a long kernel"
     assert "call i32 @hlo_poll_step(" in whole
+
+
+def test_what_may_run_for_ever_is_asked_about_whatever_its_estimate() -> None:
+    text = LANE_LOOP.replace("f32[10000]", "f32[16]")
+    compilation = Compilation(hlo.optimize(hlo.parse(text)), threads=1, passes="")
+    program = compilation.program
+    assert any(kernel.is_open for kernel in program.kernels)
+    assert program.cost_us < watch_ir.POLL_US
+    assert "call i32 @hlo_poll_step(" in "\n".join(m.text for m in compilation.ir)
 
 
 def test_short_programs_ask_nothing_and_keep_the_lock() -> None:
