@@ -113,7 +113,9 @@ def in_words(
     that are copied when the program is compiled.
     """
     dot, is_moved = dot_product(c, ring)
-    if dot is None or c.is_diagonal or c.n < ring.lanes or c.flops < LEAST_FLOPS:
+    if dot is None or c.is_diagonal or (dot.rows > 1 and c.n < ring.lanes):
+        return None
+    if c.flops < LEAST_FLOPS:
         return None
     orders = (_worded(each, ring, dot, early, known, is_moved=is_moved) for each in _orders(c, dot))
     return next((worded for worded in orders if worded is not None), None)

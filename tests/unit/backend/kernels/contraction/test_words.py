@@ -22,7 +22,12 @@ from tests.support.machines_here import runs_here
 PAIRS = [("s8", "s8", "s32"), ("u8", "s8", "s32"), ("u8", "u8", "u32"), ("s16", "s16", "s32"),
          ("s16", "u8", "s8"), ("s4", "u4", "s32"), ("u8", "s4", "s32"), ("s2", "s8", "s32"),
          ("u2", "s16", "s32"), ("s2", "u4", "u32")]  # fmt: skip
-SIZES = [(64, 64, 64), (33, 61, 47), (7, 301, 90)]
+SIZES = [
+    (64, 64, 64),
+    (33, 61, 47),
+    (7, 301, 90),
+    (130, 301, 9),
+]  # the last: columns of a part of a vector
 LEVELS = [
     level for level in ("sse", "avx2", "avx512", "host")
     if runs_here(target_of(level).machine)
@@ -134,7 +139,7 @@ def test_windows_that_overlap_are_not_copied() -> None:
 
 
 # Even depths; columns that vectors and panels do not divide, and rows of one and of many tiles.
-JOINED = [(40, 62, 75), (33, 302, 90), (130, 20, 131), (12, 1030, 65)]
+JOINED = [(40, 62, 75), (33, 302, 90), (130, 20, 131), (12, 1030, 65), (200, 302, 11)]
 
 
 @pytest.mark.parametrize(("level", "types", "dims"), covering(LEVELS, PAIRS, JOINED))
@@ -163,13 +168,21 @@ def test_which_columns_become_words_while_they_are_packed() -> None:
     assert "words of" not in shown(bf16, (64, 128, 96), 1)
 
 
+def test_columns_that_fill_a_part_of_a_vector_are_words_too() -> None:
+    """But up to eight beside rows along depth, which meet each other as they lie."""
+    bf16, bytes_ = ("bf16", "bf16", "f32"), ("s8", "s8", "s32")
+    assert "rhs = words of 2 rows of p1" in shown(bf16, (512, 256, 9), 0)
+    assert "quads of s8" in shown(bytes_, (512, 256, 9), 0)
+    assert "halved together" in shown(bf16, (512, 256, 8), 0)
+
+
 def test_columns_are_looked_at_where_they_are_packed() -> None:
     """One look for the rows; none for the columns, whose words tell."""
     assert shown(("bf16", "bf16", "f32"), (64, 128, 96), 0).count("check: ") == 1
     assert shown(("bf16", "bf16", "f32"), (64, 128, 96), 1).count("check: ") == 2
 
 
-@pytest.mark.parametrize("dims", [(64, 128, 96), (40, 62, 75), (200, 1030, 65)])
+@pytest.mark.parametrize("dims", [(64, 128, 96), (40, 62, 75), (200, 1030, 65), (90, 62, 9)])
 def test_subnormal_numbers_in_packed_columns_count(dims: tuple[int, int, int]) -> None:
     module = hlo.parse(text(("bf16", "bf16", "f32"), dims, 1, 0))
     x, y = (np.ones(p.shape.dims, BF16) for p in module.entry.parameters)
