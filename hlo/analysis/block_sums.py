@@ -16,8 +16,10 @@ from hlo.ir.literal import Literal
 from hlo.ops.contraction import DotAttributes
 from hlo.ops.reduction import ReduceAttributes
 
-# Opcodes of what may be a sum of what blocks give.
-SUMMING = frozenset({"dot", "scatter"})
+
+def may_be_summed(instruction: Instruction) -> bool:
+    """Whether some instruction of its opcode is a sum of what blocks give."""
+    return instruction.opcode in ("dot", "scatter")
 
 
 def is_summed(instruction: Instruction, block: Block) -> bool:
@@ -34,7 +36,7 @@ def summed_cuts(instruction: Instruction, block: Block) -> list[Cut]:
     """What every block adds up of an instruction that is a sum over blocks, and how it is cut;
     none where it is no such sum. A product's type has to hold partial sums as well as whole ones.
     """
-    if instruction.opcode not in SUMMING:
+    if not may_be_summed(instruction):
         return []
     shapes = (instruction.shape, *(o.shape for o in instruction.operands))
     if not all(map(is_whole_array, shapes)) or "control-predecessors" in instruction.attributes:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from hlo.analysis.block import Block, Span
 from hlo.analysis.block_size import best_block
-from hlo.analysis.block_sums import SUMMING, is_summed
+from hlo.analysis.block_sums import is_summed, may_be_summed
 from hlo.analysis.blocking import cuts_needed, needed
 from hlo.analysis.fingerprint import SILENT, Fingerprints
 from hlo.ir.computation import Computation
@@ -57,7 +57,7 @@ class Known:
 
     def is_summed(self, instruction: Instruction, block: Block) -> bool:
         """Whether an instruction is a sum over blocks."""
-        if instruction.opcode not in SUMMING:
+        if not may_be_summed(instruction):
             return False
         key = self._kind(instruction), block.lead
         if key not in self._summed:

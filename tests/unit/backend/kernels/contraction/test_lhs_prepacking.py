@@ -63,7 +63,7 @@ def test_columns_take_half_of_the_cache_where_rows_from_memory_are_waited_for() 
     machine = NAMED["znver5"]
     second = machine.second_cache.bytes
     for dtype, dims, share in (
-        ("f64", (2048, 2048, 2048), 2), ("f64", (512, 512, 512), 4), ("f32", (2048, 2048, 2048), 4),
+        ("f64", (2048, 2048, 2048), 2), ("f64", (512, 512, 512), 4), ("f32", (1024, 1024, 1024), 4),
     ):  # fmt: skip
         plan = plan_of(product(dtype, dims), machine)
         assert plan.shared_bytes == second // share
