@@ -67,8 +67,10 @@ from hlo.backend.kernels.contraction.vectors.plan import (
     is_along_depth_alone,
     is_converted_alone,
     is_turned,
+    lies_across,
     streams,
     vector_sums,
+    writes_apart,
 )
 from hlo.backend.kernels.contraction.vectors.turning import (
     columns_along_depth,
@@ -125,10 +127,12 @@ class ContractionSequence(FactorCalls):
             return self._made()
         if is_turned(c, ring):
             c = self._turned(self.in_memory(c, "rhs"), ring)
-        if is_exchanged(c, ring):
+        if is_exchanged(c, ring) or self._is_streamed_across(c, ring):
             c = c.swapped
         c = self.in_memory(c, "lhs")
-        if c.bounded_side:  # the other ways compute all
+        # The other ways compute all that is bounded, and hand an epilogue results in runs.
+        is_apart = self.epilogue is not None and writes_apart(c, ring)
+        if c.bounded_side or is_apart:
             self._add_blocked(c, ring, others)
             return self._made()
         if self._add_word_stream(c, ring, others):
@@ -144,6 +148,13 @@ class ContractionSequence(FactorCalls):
         else:
             self._add_blocked(c, ring, others)
         return self._made()
+
+    def _is_streamed_across(self, c: Contraction, ring: Ring) -> bool:
+        """Whether few columns meet a matrix that is streamed with the factors exchanged."""
+        if self.epilogue is not None or not lies_across(c, ring) or c.bounded_side:
+            return False
+        turned = c.swapped
+        return words_streamed(turned, ring) is not None or streams(turned, ring)
 
     def _add_blocked(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """A product of blocks of rows and columns, by what multiplies them best; the columns may be

@@ -13,7 +13,12 @@ from hlo.backend.ir.kernel import Sums
 from hlo.backend.kernels.contraction.problem.axes import Contraction
 from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK
-from hlo.backend.kernels.contraction.vectors.plan import MOST_ROWS, WORDS_ROWS, is_dots
+from hlo.backend.kernels.contraction.vectors.plan import (
+    MOST_ROWS,
+    WORDS_ROWS,
+    is_dots,
+    is_result_run,
+)
 from hlo.backend.kernels.contraction.words.words import (
     LEAST_DEPTH,
     LEAST_FLOPS,
@@ -55,7 +60,7 @@ def words_streamed(c: Contraction, ring: Ring) -> StreamedWords | None:
     if len(c.columns) != 1 or len(c.depth) != 1 or c.k < LEAST_DEPTH or c.flops < LEAST_FLOPS:
         return None
     (columns,) = c.columns
-    is_run = (columns.out, columns.rhs) == (1, 1) and c.n >= LEAST_VECTORS * ring.lanes
+    is_run = columns.rhs == 1 and is_result_run(c) and c.n >= LEAST_VECTORS * ring.lanes
     if not is_run or not all(_is_read_fast(f.dtype) for f in (c.lhs, c.rhs)):
         return None
     blocked, _ = dot_product(c, ring)
