@@ -179,6 +179,7 @@ def programs() -> Iterator[tuple[str, Module]]:
             yield name, module
 
 
+@pytest.mark.timeout(2400)
 @pytest.mark.slow
 def test_programs_of_every_form_have_the_bits_of_machines_with_other_caches() -> None:
     """`pytest -m slow tests/property/test_bits_of_machines.py`: some minutes."""
