@@ -85,13 +85,13 @@ ENTRY e {{ p = f32[256,3] parameter(0)
   g = f32[256,3] reduce(f, zero), dimensions={{1}}, to_apply=sum
   ROOT t = (f32[256,3], f32[256,3]) tuple(x, g) }}"""
 
-# Blocks of rows add up two sums of one shape, which both begin with zero.
-TWO_SUMS = """HloModule sums
-body { s = (s32[], f32[64,64], f32[32,32], f32[32,32], f32[100,64,32]) parameter(0)
+# Blocks of rows add up two sums, of so many rows each.
+SUMS = """HloModule sums
+body { s = (s32[], f32[64,64], f32[FIRST,32], f32[SECOND,32], f32[100,64,32]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   h = f32[64,64] get-tuple-element(s), index=1
-  v = f32[32,32] get-tuple-element(s), index=2
-  w = f32[32,32] get-tuple-element(s), index=3
+  v = f32[FIRST,32] get-tuple-element(s), index=2
+  w = f32[SECOND,32] get-tuple-element(s), index=3
   xs = f32[100,64,32] get-tuple-element(s), index=4
   one = s32[] constant(1)
   zero = s32[] constant(0)
@@ -99,14 +99,15 @@ body { s = (s32[], f32[64,64], f32[32,32], f32[32,32], f32[100,64,32]) parameter
   row = f32[1,64,32] dynamic-slice(xs, i, zero, zero), dynamic_slice_sizes={1,64,32}
   x = f32[64,32] reshape(row)
   t = f32[64,64] tanh(h)
-  a = f32[64,32] slice(t), slice={[0:64], [0:32]}
-  b = f32[64,32] slice(t), slice={[0:64], [32:64]}
-  dv = f32[32,32] dot(a, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  dw = f32[32,32] dot(b, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  nv = f32[32,32] add(v, dv)
-  nw = f32[32,32] add(w, dw)
-  ROOT r = (s32[], f32[64,64], f32[32,32], f32[32,32], f32[100,64,32]) tuple(j, t, nv, nw, xs) }
-condition { s = (s32[], f32[64,64], f32[32,32], f32[32,32], f32[100,64,32]) parameter(0)
+  a = f32[64,FIRST] slice(t), slice={[0:64], [0:FIRST]}
+  b = f32[64,SECOND] slice(t), slice={[0:64], [FIRST:64]}
+  dv = f32[FIRST,32] dot(a, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  dw = f32[SECOND,32] dot(b, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  nv = f32[FIRST,32] add(v, dv)
+  nw = f32[SECOND,32] add(w, dw)
+  ROOT r = (s32[], f32[64,64], f32[FIRST,32], f32[SECOND,32], f32[100,64,32])
+    tuple(j, t, nv, nw, xs) }
+condition { s = (s32[], f32[64,64], f32[FIRST,32], f32[SECOND,32], f32[100,64,32]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   n = s32[] constant(100)
   ROOT q = pred[] compare(i, n), direction=LT }
@@ -114,51 +115,19 @@ ENTRY e { h = f32[64,64] parameter(0)
   xs = f32[100,64,32] parameter(1)
   none = s32[] constant(0)
   zero = f32[] constant(0)
-  m = f32[32,32] broadcast(zero), dimensions={}
-  s = (s32[], f32[64,64], f32[32,32], f32[32,32], f32[100,64,32]) tuple(none, h, m, m, xs)
-  l = (s32[], f32[64,64], f32[32,32], f32[32,32], f32[100,64,32]) while(s),
+  m = f32[FIRST,32] broadcast(zero), dimensions={}
+  n = f32[SECOND,32] broadcast(zero), dimensions={}
+  s = (s32[], f32[64,64], f32[FIRST,32], f32[SECOND,32], f32[100,64,32]) tuple(none, h, m, n, xs)
+  l = (s32[], f32[64,64], f32[FIRST,32], f32[SECOND,32], f32[100,64,32]) while(s),
     condition=condition, body=body
-  v = f32[32,32] get-tuple-element(l), index=2
-  w = f32[32,32] get-tuple-element(l), index=3
-  ROOT t = (f32[32,32], f32[32,32]) tuple(v, w) }"""
+  v = f32[FIRST,32] get-tuple-element(l), index=2
+  w = f32[SECOND,32] get-tuple-element(l), index=3
+  ROOT r = (f32[FIRST,32], f32[SECOND,32]) tuple(v, w) }"""
 
-# Sums of two shapes begin with zeros of one number.
-OTHER_SHAPES = """HloModule shapes
-body { s = (s32[], f32[64,64], f32[48,32], f32[16,32], f32[100,64,32]) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  h = f32[64,64] get-tuple-element(s), index=1
-  v = f32[48,32] get-tuple-element(s), index=2
-  w = f32[16,32] get-tuple-element(s), index=3
-  xs = f32[100,64,32] get-tuple-element(s), index=4
-  one = s32[] constant(1)
-  zero = s32[] constant(0)
-  j = s32[] add(i, one)
-  row = f32[1,64,32] dynamic-slice(xs, i, zero, zero), dynamic_slice_sizes={1,64,32}
-  x = f32[64,32] reshape(row)
-  t = f32[64,64] tanh(h)
-  a = f32[64,48] slice(t), slice={[0:64], [0:48]}
-  b = f32[64,16] slice(t), slice={[0:64], [48:64]}
-  dv = f32[48,32] dot(a, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  dw = f32[16,32] dot(b, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  nv = f32[48,32] add(v, dv)
-  nw = f32[16,32] add(w, dw)
-  ROOT r = (s32[], f32[64,64], f32[48,32], f32[16,32], f32[100,64,32]) tuple(j, t, nv, nw, xs) }
-condition { s = (s32[], f32[64,64], f32[48,32], f32[16,32], f32[100,64,32]) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant(100)
-  ROOT q = pred[] compare(i, n), direction=LT }
-ENTRY e { h = f32[64,64] parameter(0)
-  xs = f32[100,64,32] parameter(1)
-  none = s32[] constant(0)
-  zero = f32[] constant(0)
-  m = f32[48,32] broadcast(zero), dimensions={}
-  n = f32[16,32] broadcast(zero), dimensions={}
-  s = (s32[], f32[64,64], f32[48,32], f32[16,32], f32[100,64,32]) tuple(none, h, m, n, xs)
-  l = (s32[], f32[64,64], f32[48,32], f32[16,32], f32[100,64,32]) while(s),
-    condition=condition, body=body
-  v = f32[48,32] get-tuple-element(l), index=2
-  w = f32[16,32] get-tuple-element(l), index=3
-  ROOT r = (f32[48,32], f32[16,32]) tuple(v, w) }"""
+# Those of one shape both begin with zero, those of two with zeros of one number.
+TWO_SUMS, OTHER_SHAPES = (
+    SUMS.replace("FIRST", str(first)).replace("SECOND", str(64 - first)) for first in (32, 48)
+)
 
 # A product of two rows is turned for the sum that reads it, and has two columns then.
 TURNED_PRODUCT = """HloModule turned_product

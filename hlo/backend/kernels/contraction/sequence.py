@@ -153,8 +153,7 @@ class ContractionSequence(FactorCalls):
         """Whether few columns meet a matrix that is streamed with the factors exchanged."""
         if self.epilogue is not None or not lies_across(c, ring) or c.bounded_side:
             return False
-        turned = c.swapped
-        return words_streamed(turned, ring) is not None or streams(turned, ring)
+        return words_streamed(c.swapped, ring) is not None or streams(c.swapped, ring)
 
     def _add_blocked(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """A product of blocks of rows and columns, by what multiplies them best; the columns may be

@@ -91,8 +91,7 @@ class _Product:
         self.functions: dict[str, Kernel] = {}
         self.limits = BandLimits(self.w, plan)
         self.bounded = self.c.bounded_side
-        zero = self.w.int(0)
-        self.all_depths = Depths(self.w.int(self.c.k), zero, zero, zero)
+        self.all_depths = Depths(self.w.int(self.c.k), *[self.w.int(0)] * 3)
         self.partial_sums = PartialSums(self.w, plan)
         self.batch_prefetch = BatchPrefetch(self.w, plan, form.prefetched_factors)
         self.row_prefetch = RowPrefetch(self.w, plan, form.row_prefetch_bytes)
@@ -374,13 +373,13 @@ class _Product:
         each(self.w, *tiles, lambda tile: self._tile(tile, tiles, depths, rhs, columns))
 
     def _tiles_that_pack(self, tiles: Range, depths: Depths, columns: Columns) -> None:
-        """The same, where the first tile packs the columns for the others, one panel at a time."""
-        w, (first, end) = self.w, tiles
-        packed, memory = self.scratch["rhs"], self.tile_packing.columns(columns.start)
+        """The same, where the first tile packs a panel's columns for the others."""
+        w, (first, end), packed = self.w, tiles, self.scratch["rhs"]
+        memory = self.tile_packing.columns(columns.start)
         self._tile(first, tiles, depths, packed, columns, memory)
         if self.plan.tiles_per_block > 1:
-            rest = add(w, first, w.int(1)), end
-            each(w, *rest, lambda tile: self._tile(tile, tiles, depths, packed, columns))
+            second = add(w, first, w.int(1))
+            each(w, second, end, lambda t: self._tile(t, tiles, depths, packed, columns))
 
     def _tile(
         self,
