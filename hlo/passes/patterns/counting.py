@@ -145,7 +145,9 @@ def written_index(scatter: Instruction, index: Index) -> Index | None:
 
 
 def _updated(scatter: Instruction, runs: Sequence[Run]) -> Instruction:
-    """A box of the operand with the updates in it."""
+    """A box of the operand with the updates in it; the updates where that is all of it, as of a
+    number.
+    """
     x, places, _ = scatter.operands
     u = _in_order(scatter, runs)
     combine = scatter["to_apply"]
@@ -153,6 +155,8 @@ def _updated(scatter: Instruction, runs: Sequence[Run]) -> Instruction:
     if not replaces(combine):
         taken = tuple(SliceDim(r.least, r.least + r.count) for r in runs)
         u = make(scatter, combine.root.opcode, make(scatter, "slice", x, slice=taken), u)
+    if u.shape.dims == x.shape.dims:
+        return u
     starts = [splat(places, r.least, Shape.array(places.shape.dtype)) for r in runs]
     return make(scatter, "dynamic-update-slice", x, u, *starts, shape=scatter.shape)
 

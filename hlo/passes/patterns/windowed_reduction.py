@@ -41,6 +41,8 @@ def window_of_added_dims(root: Instruction) -> Instruction | None:
     if len(root.operands) != 2 or not isinstance(window, Window) or not is_plain(root.shape):
         return None
     reshaped, z = root.operands
+    if reshaped.opcode != "reshape":
+        return None
     (x,) = reshaped.operands
     added = [d for d, n in enumerate(reshaped.shape.dims) if n == 1 and window.dims[d] == PLAIN]
     # Of equal neighbours of size 1 it does not matter which are the new ones.
@@ -65,6 +67,8 @@ def window_of_transpose(root: Instruction) -> Instruction | None:
     if len(root.operands) != 2 or not isinstance(window, Window) or not is_plain(root.shape):
         return None
     moved, z = root.operands
+    if moved.opcode != "transpose":
+        return None
     (x,) = moved.operands
     if x.shape.is_dynamic or not has_one_user(moved) or root.is_root or not root.users:
         return None
