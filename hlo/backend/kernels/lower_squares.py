@@ -156,7 +156,8 @@ class _Square(Struct):
         base = memory_of(self.elemental, output).base
         element, line_bytes = types.storage_scalar(buffer.dtype), self.schedule.machine.line_bytes
         per_line = line_bytes // buffer.dtype.item_bytes
-        line = vector_of(element, per_line)
+        components = 2 if buffer.dtype.is_complex else 1
+        line = vector_of(element, per_line * components)
         hint = ", !nontemporal !{i32 1}" if streams else ""
 
         def columns(counter: Value, _: list[Value]) -> list[Value]:
@@ -164,9 +165,9 @@ class _Square(Struct):
             column = nest.variable(counter, 0, width - 1)
             for k in range(self.rows.step):
                 index = domain.index(self._variables(row + k, first + column))
-                source = nest.pointer(buffer.base, column + k * width, element)
+                source = nest.pointer(buffer.base, (column + k * width) * components, element)
                 place = place_of(self.elemental, output, index)
-                target = nest.pointer(base, place, element)
+                target = nest.pointer(base, place * components, element)
                 value = w.load(source, line, line_bytes)
                 align = line_bytes if streams else 1
                 w.store(value, target, align, hint)

@@ -81,6 +81,22 @@ ENTRY e {
     assert np.array_equal(negative, -x.T)
 
 
+@pytest.mark.parametrize(("part", "whole"), [("f32", "c64"), ("f64", "c128")])
+def test_large_transposes_of_parts_of_complex_numbers(part: str, whole: str) -> None:
+    text = f"""HloModule t
+ENTRY e {{
+  x = {part}[704,1024] parameter(0)
+  y = {part}[704,1024] parameter(1)
+  z = {whole}[704,1024] complex(x, y)
+  ROOT t = {whole}[1024,704] transpose(z), dimensions={{1,0}}
+}}"""
+    assert "nontemporal" in driver.emit_stage(driver.optimize(driver.parse(text)), "llvm")
+    x, y = numbers((704, 1024), part), numbers((704, 1024), part, offset=3)
+    executable = driver.compile(driver.parse(text), threads=2, cache=False)
+    assert np.array_equal(executable(x, y), (x + 1j * y).T)
+    assert np.array_equal(executable.run_guarded(x, y), (x + 1j * y).T)
+
+
 def test_a_large_transpose_bypasses_the_cache_and_a_small_one_does_not() -> None:
     def text(n: int) -> str:
         module = driver.parse(transpose("f32", (n, n), (1, 0)))
