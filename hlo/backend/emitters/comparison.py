@@ -5,7 +5,7 @@ from __future__ import annotations
 from hlo.backend.emitters import integers
 from hlo.backend.emitters.conversion import storage_bits
 from hlo.backend.lanes import types
-from hlo.backend.math.extremes import maximum, minimum
+from hlo.backend.math.extremes import maximum, minimum, narrow_maximum
 from hlo.backend.math.term import Term
 from hlo.ir.dtype import DType
 
@@ -44,7 +44,8 @@ def total_order(x: Term, dtype: DType) -> Term:
 def clamped(low: Term, x: Term, high: Term, dtype: DType) -> Term:
     """min(max(x, low), high) in this order."""
     if x.is_float:
-        return minimum(maximum(x, low), high)
+        greater = narrow_maximum if dtype.is_narrow_float else maximum
+        return minimum(greater(x, low), high)
     if dtype.is_pred:
         return (x | low) & high
     return integers.minimum(dtype, integers.maximum(dtype, x, low), high)

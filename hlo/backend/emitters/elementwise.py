@@ -63,6 +63,8 @@ def _note_sign(opcode: str, x: Term, dtype: DType, found: Value) -> None:
 def _real(opcode: str, emitter: ByKind, terms: list[Term], dtype: DType) -> Term:
     """An op whose operands and result (but for masks) are of one type."""
     if dtype.is_float:
+        if emitter.narrow is not None and dtype.is_narrow_float:
+            return emitter.narrow(*terms)
         if emitter.real is not None:
             return emitter.real(*terms)
     else:

@@ -24,11 +24,13 @@ class ByKind(Struct, frozen=True):
     """A function of each kind of number; types of a kind without one are declined.
 
     real, complex_: (*operands). integer, pred: (element type, *operands).
+    narrow: as real, of types narrower than f32 where that matters.
     on_sign: LLVM's instruction on the code of a narrow float that changes its sign as the op does.
     half: LLVM's instruction on f16, of the ops whose rows say IN_HALVES.
     """
 
     real: Callable[..., Term] | None = None
+    narrow: Callable[..., Term] | None = None
     integer: Callable[..., Term] | None = None
     pred: Callable[..., Term] | None = None
     complex_: Callable[..., Complex | Term] | None = None
@@ -171,7 +173,10 @@ EMITTERS: dict[str, ByKind | Special] = {
     "remainder": ByKind(real=_real("remainder"), integer=integers.remainder),
     "power": ByKind(real=_real("power"), integer=integers.power, complex_=_complex("power")),
     "maximum": ByKind(
-        real=extremes.maximum, integer=integers.maximum, pred=integers.arithmetic.of("or")
+        real=extremes.maximum,
+        narrow=extremes.narrow_maximum,
+        integer=integers.maximum,
+        pred=integers.arithmetic.of("or"),
     ),
     "minimum": ByKind(
         real=extremes.minimum, integer=integers.minimum, pred=integers.arithmetic.of("and")

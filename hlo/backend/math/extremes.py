@@ -18,10 +18,18 @@ from math import copysign, isnan
 
 from hlo.backend.math.term import Term
 
+_ANY_NAN = -1  # The code of a comparison's mask, which an `or` puts in.
+_NARROW_NAN = -1 << 16  # Nothing below the bits of bf16, whose rounding would carry.
+
 
 def maximum(x: Term, y: Term) -> Term:
     """The greater; +0 above -0."""
     return _extreme(x, y, is_maximum=True)
+
+
+def narrow_maximum(x: Term, y: Term) -> Term:
+    """The same of f32 lanes that hold narrower numbers: a NaN is of their type as well."""
+    return _extreme(x, y, is_maximum=True, nan=_NARROW_NAN)
 
 
 def minimum(x: Term, y: Term) -> Term:
@@ -29,7 +37,7 @@ def minimum(x: Term, y: Term) -> Term:
     return _extreme(x, y, is_maximum=False)
 
 
-def _extreme(x: Term, y: Term, *, is_maximum: bool) -> Term:
+def _extreme(x: Term, y: Term, *, is_maximum: bool, nan: int = _ANY_NAN) -> Term:
     isa = x.target.isa
     if isa.has_extremes:
         return x.call("llvm.maximum" if is_maximum else "llvm.minimum", y)
@@ -41,7 +49,7 @@ def _extreme(x: Term, y: Term, *, is_maximum: bool) -> Term:
         is_nan = x.of(x.w.compare("fcmp uno", x.value, y.value))
         return is_nan.select(x + y, x.of(number))
     if isa.keeps_second:
-        return _both_orders(x, y, is_maximum=is_maximum)
+        return _both_orders(x, y, is_maximum=is_maximum, nan=nan)
     return x.call("llvm.maximum" if is_maximum else "llvm.minimum", y)
 
 
@@ -54,14 +62,14 @@ def _bounded(x: Term, bound: float, *, is_maximum: bool) -> Term:
     return found.abs() if is_maximum else -found.abs()
 
 
-def _both_orders(x: Term, y: Term, *, is_maximum: bool) -> Term:
+def _both_orders(x: Term, y: Term, *, is_maximum: bool, nan: int) -> Term:
     first, second = (_second_kept(a, b, is_maximum=is_maximum) for a, b in ((x, y), (y, x)))
     if not is_maximum:
         return (first.bits | second.bits).real
     is_nan = x.of(x.w.compare("fcmp uno", x.value, y.value))
     both = first.bits & second.bits
     # In a scalar's place a mask would go to and fro by way of another kind of register.
-    return is_nan.select(x + y, both.real) if x.lanes == 1 else is_nan.select(-1, both).real
+    return is_nan.select(x + y, both.real) if x.lanes == 1 else is_nan.select(nan, both).real
 
 
 def _second_kept(x: Term, y: Term, *, is_maximum: bool) -> Term:
