@@ -36,6 +36,7 @@ from hlo.ops.making import make, make_constant
 from hlo.ops.table import attribute
 from hlo.passes.liveness import awaited
 from hlo.passes.loop_making import new_computation, parameter
+from hlo.passes.patterns.matching import literal_of
 from hlo.passes.reduction_parts import MOST_SEARCHED, narrow_parts, wanted_parts
 
 _FEW_COLUMNS = 32
@@ -98,17 +99,31 @@ def _shared(made: Made, key: Hashable, new: Callable[[], Instruction]) -> Instru
     return made[key]
 
 
+def _number(like: Instruction, literal: Literal, made: Made) -> Instruction:
+    """A constant of the computation: the one that is there, so that a kernel has it once."""
+    code = literal.array.tobytes()
+
+    def found() -> Instruction:
+        assert like.computation is not None, f"{like.name} stands in no computation"
+        for instruction in like.computation.instructions:
+            if instruction.shape == literal.shape:
+                other = literal_of(instruction)
+                if other is not None and other.array.tobytes() == code:
+                    return instruction
+        return make_constant(like, literal)
+
+    return _shared(made, (literal.shape, code), found)
+
+
 def _starts(reduce: Instruction, made: Made) -> list[Instruction] | None:
     """What parts start from, where reducing them one by one gives what the whole gives."""
     inits = reduce.operands[len(reduce.operands) // 2 :]
     if len(inits) == 1:
         (z,) = inits
         neutral = _identity(reduce, z.shape.dtype)
-        computation = reduce.computation
-        if neutral is None or computation is None:
+        if neutral is None:
             return None
-        key = (neutral.shape, neutral.array.tobytes())
-        return [_shared(made, key, lambda: make_constant(reduce, neutral))]
+        return [_number(reduce, neutral, made)]
     from hlo.analysis.selections import is_symmetric_selection, ordering_index  # of several arrays
 
     body: Computation = reduce["to_apply"]  # type: ignore[assignment]  # a COMPUTATION
@@ -304,7 +319,7 @@ def _widened(module: Module, reduce: Instruction, cut: _Cut, made: Made) -> bool
         dimensions=reduce["dimensions"], to_apply=body,
     )  # fmt: skip
     start = Literal.of(np.array(identity(opcode, dt.F32), np.float32), scalar)
-    _rewrite(whole, cut, [make_constant(reduce, start)], made)
+    _rewrite(whole, cut, [_number(reduce, start, made)], made)
     narrow = make(reduce, "convert", whole, shape=reduce.shape)
     assert reduce.computation is not None, "a reduce in a computation"
     reduce.computation.replace_uses(reduce, narrow)

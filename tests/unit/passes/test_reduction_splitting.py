@@ -156,3 +156,25 @@ def test_arg_max_of_a_prime_length_finds_the_first() -> None:
         x[places] = 5
         value, index = driver.compile(module, threads=2, cache=False)(x)  # type: ignore[misc]
         assert (value, index) == (5, places[0])
+
+
+@pytest.mark.parametrize(("dtype", "opcode"), [("s32", "add"), ("bf16", "add"), ("f32", "maximum")])
+def test_parts_start_from_a_constant_that_is_there(dtype: str, opcode: str) -> None:
+    """Masked numbers are the reduction's first value: a kernel has the constant once."""
+    first = "-inf" if opcode == "maximum" else "0"
+    text = f"""HloModule m
+      f {{ a = {dtype}[] parameter(0)
+        b = {dtype}[] parameter(1)
+        ROOT c = {dtype}[] {opcode}(a, b) }}
+      ENTRY e {{ x = {dtype}[64,512] parameter(0)
+        i = s32[64,512] iota(), iota_dimension=0
+        j = s32[64,512] iota(), iota_dimension=1
+        mask = pred[64,512] compare(i, j), direction=GE
+        z = {dtype}[] constant({first})
+        zs = {dtype}[64,512] broadcast(z), dimensions={{}}
+        y = {dtype}[64,512] select(mask, x, zs)
+        r = {dtype}[] reduce(y, z), dimensions={{0,1}}, to_apply=f
+        s = {dtype}[] reduce(x, z), dimensions={{0,1}}, to_apply=f
+        ROOT t = ({dtype}[], {dtype}[]) tuple(r, s) }}"""
+    once = driver.optimize(parse(text))
+    assert str(driver.optimize(once)) == str(once)
