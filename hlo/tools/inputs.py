@@ -78,7 +78,8 @@ def _asked_array(shape: Shape, kind: str, rng: np.random.Generator, demand: Dema
     if kind == "model" and dtype.is_float:
         check_made(shape, "inputs")
         drawn = _model(rng, shape.dims, demand)
-        made = np.asarray((np.sort(drawn) if demand.is_sorted else drawn).astype(dtype.numpy))
+        is_sorted = demand.is_sorted and drawn.ndim > 0
+        made = np.asarray((np.sort(drawn) if is_sorted else drawn).astype(dtype.numpy))
     else:
         made = made_up_array(shape, kind, rng, demand.limit)
     if demand.is_variance and dtype.is_float and kind not in ODD_KINDS:
@@ -102,6 +103,8 @@ def _definite(matrices: np.ndarray) -> np.ndarray:
 
 def _in_order(indices: np.ndarray) -> np.ndarray:
     """Indices in ascending order; vectors of them, in the last dimension, as wholes."""
+    if not indices.ndim or not indices.size:
+        return indices
     if indices.ndim < 2:
         return np.sort(indices)
     rows = indices.reshape(-1, indices.shape[-1])

@@ -192,6 +192,26 @@ def test_what_a_loop_bisects_is_in_order() -> None:
     assert result(SEARCH) == np.searchsorted(keys, x)
 
 
+@pytest.mark.parametrize("kind", ["model", "normal"])
+def test_no_indices_and_a_single_one_are_in_order(kind: str) -> None:
+    """Sorted indices that are a number, and index vectors of nothing."""
+    text = """HloModule m
+ENTRY e {
+  t = f32[9] parameter(0)
+  i = s32[] parameter(1)
+  j = s32[5,0] parameter(2)
+  a = f32[] gather(t, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0},
+    index_vector_dim=0, slice_sizes={1}, indices_are_sorted=true
+  b = f32[5,9] gather(t, j), offset_dims={1}, collapsed_slice_dims={}, start_index_map={},
+    index_vector_dim=1, slice_sizes={9}, indices_are_sorted=true
+  ROOT r = (f32[], f32[5,9]) tuple(a, b)
+}
+"""
+    _, one, none = made_up_inputs(hlo.parse(text), kind)
+    assert np.shape(one) == ()
+    assert np.shape(none) == (5, 0)
+
+
 def test_matrices_that_are_decomposed_are_definite() -> None:
     assert np.isfinite(result(CHOLESKY)).all()
 
