@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hlo.analysis.call_budget import called_otherwise, of_calls, shared_computations
+from hlo.analysis.fusibility import is_fusible_computation
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, calls, control_predecessors
 from hlo.ir.instruction import Instruction
@@ -24,12 +25,14 @@ def fusion_opener(module: Module) -> bool:
     """Write out fusions that hold ops which other passes expand.
 
     fusion(x), calls={ scan(x) }  =>  scan(x). O(instructions). What has a kernel as it stands, as
-    the fusions of convolutions that `fusion` and `block-fusion` make, stays.
+    the fusions of convolutions that `fusion` and `block-fusion` make, stays. What no kernel runs,
+    as a lone dot, `fusion` would write out behind all passes that look for such ops.
     Fusions of fusions that are too many for the call budget become calls of fusions first.
     """
     changed = _call_large_trees(module)
     wrapped = wrapped_operations(module)
     expanding = _expanding(module)
+    sizes: dict[Computation, int] = {}
     kept = {i for computation in module.computations for i in awaited(computation)}
 
     def is_opened(fusion: Instruction, computation: Computation) -> bool:
@@ -37,7 +40,8 @@ def fusion_opener(module: Module) -> bool:
             return False
         (callee,) = fusion.called_computations()
         is_free = "control-predecessors" not in fusion.attributes
-        return is_free and callee in expanding and not has_kernels(fusion)
+        has_own = callee in expanding or not is_fusible_computation(callee, sizes)
+        return is_free and has_own and not has_kernels(fusion)
 
     def inline(fusion: Instruction, _: Computation) -> list[Instruction]:
         made: list[Instruction] = []
