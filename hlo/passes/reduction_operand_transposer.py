@@ -20,7 +20,8 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import Trait, has_trait
-from hlo.passes.liveness import replaceable
+from hlo.passes.liveness import replace, replaceable
+from hlo.passes.patterns.contraction import exchanged_dot
 from hlo.passes.patterns.matching import ints, is_plain, literal_of, splat_literal
 
 LEAST_READS = 8  # How often each element is read at least.
@@ -42,6 +43,8 @@ def reduction_operand_transposer(module: Module) -> bool:
         for rows in _turned(reduce):
             _turn(rows, made)
             changed = True
+    for back in made.values():
+        _exchange(back.operands[0])
     return changed
 
 
@@ -116,6 +119,16 @@ def _turn(broadcast: Instruction, made: dict[Instruction, Instruction]) -> None:
     computation = broadcast.computation
     assert computation is not None, "an instruction in a computation"
     computation.set_operands(broadcast, (made[x],))
+
+
+def _exchange(turned: Instruction) -> None:
+    """A product that nobody reads as it lay, made as it is to lie."""
+    made = exchanged_dot(turned) if turned.opcode == "transpose" else None
+    if made is not None:
+        (dot,) = turned.operands
+        replace(turned, made)
+        assert dot.computation is not None, "an instruction in a computation"
+        dot.computation.remove(dot)
 
 
 def _turned_rows(x: Instruction, order: tuple[int, ...]) -> Instruction:

@@ -268,8 +268,13 @@ def transpose_of_dot(root: Instruction) -> Instruction | None:
     Rows are then moved whole, or nothing is. Two transposes are one, which may be none: a result
     that is wanted in the order in which the dot makes it.
     """
+    return None if _is_turned_again(root) else exchanged_dot(root)
+
+
+def exchanged_dot(root: Instruction) -> Instruction | None:
+    """What `transpose_of_dot` gives, whoever reads the transpose."""
     (dot,) = root.operands
-    if len(dot.users) != 1 or not is_plain(dot.shape) or _is_turned_again(root):
+    if dot.opcode != "dot" or len(dot.users) != 1 or not is_plain(dot.shape):
         return None
     order = ints(root, "dimensions")
     x, y = dot.operands
