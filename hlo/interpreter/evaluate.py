@@ -24,6 +24,7 @@ from hlo.interpreter.device import (
 from hlo.interpreter.frames import room_for
 from hlo.interpreter.rendezvous import Abandoned, Rendezvous
 from hlo.interpreter.run import Run, check_sizes, out_of_memory
+from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.runtime.arguments import checked_arguments
@@ -67,11 +68,27 @@ def _on_device(module: Module, arguments: Sequence[object], device: Device) -> o
     check_sizes(module)
     values = checked_arguments(module.entry.parameters, arguments)
     with np.errstate(all="ignore"), room_for(module):
-        result = Run(device).call(module.entry, values)
+        try:
+            result = Run(device).call(module.entry, values)
+        except (ValueError, IndexError) as failed:
+            misfit = _misfit(module, device.instruction, failed)
+            if misfit is None:
+                raise
+            raise misfit from failed
     try:
         return fresh(result, result_layouts(module))
     except MemoryError:
         raise out_of_memory(module.entry.root) from None
+
+
+def _misfit(module: Module, at: Instruction, failed: Exception) -> HloError | None:
+    """The error where operands have sizes at run time that do not fit each other, and NumPy says
+    so; none in programs whose sizes are known, which are checked before.
+    """
+    if not any(i.shape.is_dynamic for c in module.computations for i in c.instructions):
+        return None
+    message = f"{at.opcode}: dynamic sizes are such that {failed}, expected sizes that fit"
+    return HloError("shape-mismatch", message, at.span)
 
 
 def result_layouts(module: Module) -> Shape:

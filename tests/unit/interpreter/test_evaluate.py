@@ -190,3 +190,28 @@ def test_seed_of_the_run_can_be_read() -> None:
     text = """HloModule m
 ENTRY e { ROOT s = u64[] custom-call(), custom_call_target="GetRngSeed" }"""
     assert evaluate(parse(text), seed=42) == np.uint64(42)
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        (
+            "f { x = f32[] parameter(0)\n y = f32[] parameter(1)\n ROOT z = f32[] add(x, y) }\n"
+            "ENTRY e { a = f32[<=5] parameter(0)\n b = f32[<=5] parameter(1)\n"
+            " ROOT c = f32[<=5] map(a, b), dimensions={0}, to_apply=f }",
+            (1, 4),
+        ),
+        (
+            "f { x = f32[] parameter(0)\n ROOT y = f32[] parameter(1) }\n"
+            "ENTRY e { a = f32[5] parameter(0)\n u = f32[<=3] parameter(1)\n"
+            " i = s32[3] iota(), iota_dimension=0\n"
+            " ROOT c = f32[5] scatter(a, i, u), update_window_dims={}, inserted_window_dims={0},"
+            " scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=f }",
+            (5, 2),
+        ),
+    ],
+)
+def test_dynamic_sizes_that_do_not_fit_are_an_error(text: str, sizes: tuple[int, int]) -> None:
+    module = parse(f"HloModule m\n{text}")
+    with pytest.raises(HloError, match="dynamic sizes are such that"):
+        evaluate(module, *(np.zeros(n, np.float32) for n in sizes))
