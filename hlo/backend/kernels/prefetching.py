@@ -88,7 +88,7 @@ def _fetch(
     nest: Nest, memory: Memory, position: Expr, ahead_bytes: int, *, is_written: bool = False
 ) -> None:
     """A hint, which is no access: it may lie behind the array."""
-    w = nest.w
-    here = nest.pointer(memory.base, position, types.storage_scalar(memory.dtype))
+    w, parts = nest.w, 2 if memory.dtype.is_complex else 1
+    here = nest.pointer(memory.base, position * parts, types.storage_scalar(memory.dtype))
     ahead = w.offset("getelementptr", here, w.int(ahead_bytes), "i8")
     w.prefetch(ahead, is_written=is_written)

@@ -1,5 +1,7 @@
 """Prefetching and rows stored in turn: in large kernels of rows, with the same bits."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -142,3 +144,25 @@ ENTRY e {{
 }}"""
     )
     assert ("llvm.prefetch" in fused_kernel(module.entry.root, host_target()).text) is is_asked
+
+
+@pytest.mark.parametrize(("type", "zero"), [("f32", "0"), ("c64", "(0, 0)"), ("c128", "(0, 0)")])
+def test_hints_lie_rows_ahead_of_what_is_loaded(type: str, zero: str) -> None:
+    """Of complex numbers too, whose places count two parts each."""
+    module = driver.parse(f"""HloModule m
+sum {{ a = {type}[] parameter(0)
+  b = {type}[] parameter(1)
+  ROOT c = {type}[] add(a, b) }}
+ENTRY e {{
+  x = {type}[4096,96] parameter(0)
+  zero = {type}[] constant({zero})
+  s = {type}[4096] reduce(x, zero), dimensions={{1}}, to_apply=sum
+  b = {type}[4096,96] broadcast(s), dimensions={{0}}
+  ROOT d = {type}[4096,96] subtract(x, b)
+}}""")
+    text = fused_kernel(driver.optimize(module, "fusion").entry.root, host_target()).text
+    hint = r"(%\w+) = getelementptr i8, ptr (%\w+), i64 \d+\n.*call void @llvm.prefetch.*ptr \1"
+    hinted = {found[2] for found in re.finditer(hint, text)}
+    loaded = set(re.findall(r"load <[^>]*>, ptr (%\w+)", text))
+    assert hinted
+    assert hinted <= loaded
