@@ -7,13 +7,14 @@ row ends where it ends. To take six vectors turn by turn costs LLVM 30 to 60 ms.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.lanes import masked, types
 from hlo.backend.lanes.access import Memory, lane_zero, mask_of, store
 from hlo.backend.lanes.nest import Nest
-from hlo.backend.lanes.transposed import transposed
+from hlo.backend.lanes.transposed import transposed, turned_parts
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.vectors import MOST_INTERLEAVED, MOST_TURNS
 from hlo.indexing.affine import Expr, stride
@@ -62,7 +63,7 @@ def _store_run(nest: Nest, memory: Memory, first: Expr, values: Sequence[Lanes])
     base = Expr({lane_zero(a): k for a, k in first.terms.items()}, first.constant)
     pointer = nest.pointer(memory.base, base, element)
     if len(raw) > MOST_INTERLEAVED:
-        _store_rows(nest, pointer, raw)
+        _store_rows(w, pointer, raw, partial(transposed, nest))
         return
     mask = mask_of(first)
     for k, part in enumerate(w.turn_by_turn(raw)):
@@ -72,12 +73,28 @@ def _store_run(nest: Nest, memory: Memory, first: Expr, values: Sequence[Lanes])
             masked.store(w, part, at, 1, live)
 
 
-def _store_rows(nest: Nest, pointer: Value, values: Sequence[Value]) -> None:
+def store_turns(w: Writer, pointer: Value, values: Sequence[Value]) -> None:
+    """Write whole vectors turn by turn, outside of a nest: at most MOST_TURNS of them, and as many
+    as a vector has lanes.
+    """
+    if len(values) > MOST_INTERLEAVED:
+        _store_rows(w, pointer, values, partial(turned_parts, w))
+        return
+    for k, part in enumerate(w.turn_by_turn(values)):
+        at = w.address(pointer, w.int(k * part.lanes), part.scalar_type)
+        w.store(part, at, 1)
+
+
+def _store_rows(
+    w: Writer,
+    pointer: Value,
+    values: Sequence[Value],
+    turned: Callable[[list[Value]], list[Value]],
+) -> None:
     """Write the lanes of the values, at least so many as there are values; rows without gaps."""
-    w = nest.w
     lanes, count, element = values[0].lanes, len(values), values[0].scalar_type
     width = 1 << (count - 1).bit_length()
-    turned = transposed(nest, [*values, *[w.zero(values[0].type)] * (width - count)])
+    rows = turned([*values, *[w.zero(values[0].type)] * (width - count)])
     for lane in range(lanes):
         pieces = [(0, width)] if lane < lanes - 1 else _pieces(count)
         # Squares of so many rows lie side by side.
@@ -85,7 +102,7 @@ def _store_rows(nest: Nest, pointer: Value, values: Sequence[Value]) -> None:
         for first, size in pieces:
             begin = square * width + first
             at = w.address(pointer, w.int(lane * count + first), element)
-            w.store(_part(w, turned[k], begin, size), at, 1)
+            w.store(_part(w, rows[k], begin, size), at, 1)
 
 
 def _part(w: Writer, row: Value, begin: int, size: int) -> Value:

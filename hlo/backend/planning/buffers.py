@@ -54,7 +54,7 @@ def assign(
     assigner.is_part = kept is not None
     nodes, early = assigner.plan(kept or frozenset())
     check_addressable(assigner.at.allocations)
-    arena_bytes = assigner.pack()
+    arena_bytes = assigner.assign_offsets()
     allocations, moments = tuple(assigner.at.allocations), tuple(assigner.at.moments)
     spare_bytes, routines = place_spares(allocations), tuple(assigner.routines)
     return BufferPlan(

@@ -167,7 +167,7 @@ class RoutineAllocations(ControlAllocations):
         own.append(range(before, len(self.at.allocations)))
         return [r for r in own if r]
 
-    def pack(self) -> int:
+    def assign_offsets(self) -> int:
         """Set the offsets of all arena allocations; the arena's size in bytes."""
         routines = sorted(self.planned.values(), key=lambda r: -r.number)
         by_number = {r.number: r for r in routines}

@@ -14,26 +14,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from hlo.backend.ir.kernel import (
-    KernelSequence,
-    KnownLeaves,
-    Sums,
-)
+from hlo.backend.ir.kernel import KernelSequence, KnownLeaves, Sums
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction import loop_listing
 from hlo.backend.kernels.contraction.factor_calls import FactorCalls
 from hlo.backend.kernels.contraction.packing.form import Packing
 from hlo.backend.kernels.contraction.packing.panels import packing_kernel
-from hlo.backend.kernels.contraction.problem.axes import (
-    Axes,
-    Contraction,
-    Operand,
-    extent,
-    normal,
-)
-from hlo.backend.kernels.contraction.problem.buffer_numbers import (
-    BufferNumbers,
-)
+from hlo.backend.kernels.contraction.problem.axes import Axes, Contraction, Operand, extent, normal
+from hlo.backend.kernels.contraction.problem.buffer_numbers import BufferNumbers
 from hlo.backend.kernels.contraction.problem.offsets import start_buffers
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import Ring, ring_of
@@ -43,12 +31,9 @@ from hlo.backend.kernels.contraction.products.band_limits import is_addable
 from hlo.backend.kernels.contraction.products.exchange import is_exchanged
 from hlo.backend.kernels.contraction.products.form import read_in_memory
 from hlo.backend.kernels.contraction.products.lhs_prepacking import with_prepacked_lhs
+from hlo.backend.kernels.contraction.products.narrow import is_narrow, planned_narrow
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
-from hlo.backend.kernels.contraction.products.planning import (
-    packed_ahead,
-    planned,
-    planned_small,
-)
+from hlo.backend.kernels.contraction.products.planning import packed_ahead, planned, planned_small
 from hlo.backend.kernels.contraction.products.product import product_kernel
 from hlo.backend.kernels.contraction.products.split_k import (
     parts_sums,
@@ -125,6 +110,9 @@ class ContractionSequence(FactorCalls):
             self.sums = plan.sums
             self._product(plan, self.epilogue, *others)
             return self._made()
+        if is_narrow(c, ring, self.epilogue):
+            self._add_narrow(c.swapped, ring, others)
+            return self._made()
         if is_turned(c, ring):
             c = self._turned(self.in_memory(c, "rhs"), ring)
         if is_exchanged(c, ring) or self._is_streamed_across(c, ring):
@@ -148,6 +136,15 @@ class ContractionSequence(FactorCalls):
         else:
             self._add_blocked(c, ring, others)
         return self._made()
+
+    def _add_narrow(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
+        """A product of few rows, which lie so in the result, by many columns along depth."""
+        c = self.in_memory(c, "lhs")
+        if c.rhs.prologue is not None and not self._reads_computed(c, ring, None):
+            c = self.in_memory(c, "rhs")
+        plan = planned_narrow(c, ring)
+        self.sums, self.stores_once = plan.sums, not plan.columns.overlaps
+        self._product(self._with_prepared(plan), self.epilogue, *others)
 
     def _is_streamed_across(self, c: Contraction, ring: Ring) -> bool:
         """Whether few columns meet a matrix that is streamed with the factors exchanged."""

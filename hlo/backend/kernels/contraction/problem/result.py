@@ -5,11 +5,12 @@ ring numbers, index of lane 0 in out --epilogue--> ring numbers of the stored ty
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from hlo.analysis.bands import ALL, Band
+from hlo.backend.ir.arithmetic import add
 from hlo.backend.ir.values import counted, every_lane
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.problem.ring import (
@@ -20,6 +21,7 @@ from hlo.backend.kernels.contraction.problem.ring import (
     scattered,
     written,
 )
+from hlo.backend.lanes.row_stores import store_turns
 from hlo.ir.dtype import DType
 
 
@@ -84,17 +86,24 @@ class Result:
         """Entries of the address table that it uses."""
         return 1 + len(self.further) + len(self.others)
 
+    def form(self, parts: Parts, index: Value, stride: int, mask: Value | None) -> Parts:
+        """Components in memory form of elements index, index + stride, ... of out. What further
+        results have there is stored.
+        """
+        w = self.w
+        if self.epilogue is None:
+            return narrowed(w, self.ring, self.dtype, parts)
+        lanes = Lanes(index, parts[0].lanes, stride, mask, self.others)
+        form = self.epilogue.apply(w, parts, lanes)
+        own = len(form) - len(self.further)
+        for (base, dtype), value in zip(self.further, form[own:], strict=True):
+            written(w, dtype, (value,), element_address(w, base, index, dtype), mask)
+        return form[:own]
+
     def store(self, parts: Parts, index: Value, stride: int, mask: Value | None) -> None:
         """Sums to elements index, index + stride, ... of out."""
         w, lanes = self.w, parts[0].lanes
-        if self.epilogue is not None:
-            form = self.epilogue.apply(w, parts, Lanes(index, lanes, stride, mask, self.others))
-            own = len(form) - len(self.further)
-            for (base, dtype), value in zip(self.further, form[own:], strict=True):
-                written(w, dtype, (value,), element_address(w, base, index, dtype), mask)
-            form = form[:own]
-        else:
-            form = narrowed(w, self.ring, self.dtype, parts)
+        form = self.form(parts, index, stride, mask)
         address = element_address(w, self.address, index, self.dtype)
         if stride == 1 or lanes == 1:
             written(w, self.dtype, form, address, mask)
@@ -102,3 +111,11 @@ class Result:
         offsets = w.binary("mul", counted("i64", lanes), w.int(stride, f"<{lanes} x i64>"))
         valid = mask or every_lane(lanes)
         scattered(w, self.dtype, form, address, offsets, valid)
+
+    def store_turns(self, rows: Sequence[Value], index: Value) -> None:
+        """Sums of as many vectors, all lanes 0 of them from element index on, then all lanes 1."""
+        w, count = self.w, len(rows)
+        values: list[Value] = []
+        for k, sums in enumerate(rows):
+            values += self.form((sums,), add(w, index, w.int(k)), count, None)
+        store_turns(w, element_address(w, self.address, index, self.dtype), values)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.ir.arithmetic import add, divided, strided, times
+from hlo.backend.ir.arithmetic import add, advanced, divided, strided, times
 from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.control import each
 from hlo.backend.ir.functions import BUFFERS
@@ -101,12 +101,29 @@ class Finishing:
         """The rows of a tile that waits."""
         w, waiting = self.w, PartialSums(self.w, self.plan)
         waiting.place(tile.sums)
+        if self.plan.turns:
+            self._turned(tile, waiting)
+            return
 
         def at_row(r: Value) -> None:
             offset = strided(w, add(w, tile.start, r), self.form.row_axes)
             self.row(waiting.sums(waiting.row(r)), tile.out_index, offset, columns)
 
         each(w, tile.first, tile.end, at_row)
+
+    def _turned(self, tile: PartialTile, waiting: PartialSums) -> None:
+        """A tile's columns, which follow each other in the result, a vector of all at a time."""
+        w, rows, lanes = self.w, self.plan.rows.step, self.ring.lanes
+        index = add(w, tile.out_index, times(w, tile.column, rows))
+
+        def at_vector(v: Value) -> None:
+            first = times(w, v, lanes)
+            stages = (waiting.row(w.int(r)) for r in range(rows))
+            places = (advanced(w, stage, first, self.ring.scalar) for stage in stages)
+            sums = [w.load(at, self.ring.vector, self.ring.scalar_bytes) for at in places]
+            self.result.store_turns(sums, add(w, index, times(w, first, rows)))
+
+        each(w, w.int(0), w.int(self.plan.vectors), at_vector)
 
     def called(self, tile: PartialTile) -> Kernel:
         """Like `waiting`, by a function; what is called."""

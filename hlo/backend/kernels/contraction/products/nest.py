@@ -58,6 +58,8 @@ def _remarks(plan: ProductPlan) -> tuple[str, ...]:
         f"rhs: {_READINGS[plan.rhs]}",
         f"depth: {count} block" + "s" * (count != 1) + f" of {plan.depth_block}",
     ]
+    if plan.turns:
+        found.append("result: a vector of columns at a time, all rows turned in registers")
     if plan.group:
         found.append(f"groups: {plan.group} tiles meet all panels of a unit")
     if (share := share_of(plan)) < 1:

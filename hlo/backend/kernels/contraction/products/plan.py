@@ -43,7 +43,9 @@ class Reading(Enum):
 
 
 class ProductPlan(Struct, frozen=True):
-    """rows: tiles as panels (width: lanes of a packed one); columns: panels of vectors."""
+    """rows: tiles as panels (width: lanes of a packed one); columns: panels of vectors. turns:
+    whether a tile has all rows, which follow each other in the result, and then the next column's.
+    """
 
     contraction: Contraction
     ring: Ring
@@ -57,6 +59,7 @@ class ProductPlan(Struct, frozen=True):
     rhs: Reading = Reading.IN_PLACE
     depth_first: bool = False
     group: int = 0  # tiles that meet all panels of the unit before further ones do, 0: all
+    turns: bool = False
 
     @property
     def units(self) -> int:

@@ -69,9 +69,9 @@ WIDE = 128  # For more columns a packed lhs is read often enough.
 def planned(c: Contraction, ring: Ring) -> ProductPlan:
     """The plan of a normal contraction without empty sets."""
     even = GRANULE if c.adds and c.bounded_side == "columns" else 0
-    plan = _of_tiles(c, ring, *tile_shape(c.m, c.n, ring, diagonal=c.is_diagonal, even=even))
+    plan = of_tiles(c, ring, *tile_shape(c.m, c.n, ring, diagonal=c.is_diagonal, even=even))
     if c.n <= WIDE and not c.is_diagonal and _rows_lie(plan):
-        plan = _of_tiles(c, ring, *tile_shape(c.m, c.n, ring, most=rows_that_fit(plan.lhs_packing)))
+        plan = of_tiles(c, ring, *tile_shape(c.m, c.n, ring, most=rows_that_fit(plan.lhs_packing)))
     lhs, rhs = _readings(plan)
     plan = replace(plan, lhs=lhs, rhs=rhs)
     if _is_shallow(plan):
@@ -99,7 +99,7 @@ def planned_small(c: Contraction, ring: Ring) -> ProductPlan:
     """A plan that is little code: a tile of few sums, factors read where they lie if that can be.
     It takes several times as long as the other, and serves what hardly ever runs.
     """
-    plan = _of_tiles(c, ring, min(SMALL_ROWS, c.m), 1)
+    plan = of_tiles(c, ring, min(SMALL_ROWS, c.m), 1)
     lhs, rhs = _lie_well(plan)
     plan = replace(
         plan,
@@ -109,7 +109,7 @@ def planned_small(c: Contraction, ring: Ring) -> ProductPlan:
     return _with_blocks(plan, ring.target.machine)
 
 
-def _of_tiles(c: Contraction, ring: Ring, rows: int, vectors: int) -> ProductPlan:
+def of_tiles(c: Contraction, ring: Ring, rows: int, vectors: int) -> ProductPlan:
     """The result in tiles of so many rows and vectors, nothing else decided yet."""
     tiles, step = row_steps(c.m, rows, ring.rows)
     width = vectors * ring.lanes
@@ -347,12 +347,12 @@ def _lie_well(plan: ProductPlan) -> tuple[bool, bool]:
     c, lhs, rhs = plan.contraction, plan.lhs_packing.source, plan.rhs_packing.source
     few_axes = len(c.depth) <= 3
     return (
-        len(lhs.free) <= 1 and few_axes and _is_cheap(c.lhs.dtype),
-        rhs.is_free_contiguous and few_axes and _is_cheap(c.rhs.dtype) and not rhs.is_made,
+        len(lhs.free) <= 1 and few_axes and is_cheap(c.lhs.dtype),
+        rhs.is_free_contiguous and few_axes and is_cheap(c.rhs.dtype) and not rhs.is_made,
     )
 
 
-def _is_cheap(dtype: DType) -> bool:
+def is_cheap(dtype: DType) -> bool:
     """Whether an element becomes a ring number in a few instructions."""
     return not dtype.is_float or dtype.bits >= 16
 
