@@ -67,12 +67,12 @@ def _tile_broadcasts(computation: Computation) -> bool:
     return tile_broadcasts(computation)
 
 
-def _joined(groups: list[Group], max_size: int) -> list[Group]:
+def _joined(groups: list[Group], max_size: int, finishing: list[Group]) -> list[Group]:
     if len(groups) < 2:
         return groups
     from hlo.passes.fusion_siblings import joined  # for programs of several loops
 
-    return joined(groups, max_size)
+    return joined(groups, max_size, finishing)
 
 
 def _fuse_all(module: Module, computation: Computation, max_size: int) -> bool:
@@ -82,7 +82,7 @@ def _fuse_all(module: Module, computation: Computation, max_size: int) -> bool:
     loops = [g for g in groups if g.contraction is None]
     finishing = [g for g in groups if g.contraction is not None]
     calls_for: dict[Instruction, Instruction] = {}
-    for group in _joined(loops, max_size) + finishing:
+    for group in _joined(loops, max_size, finishing) + finishing:
         if is_worth_a_call(group):
             calls_for |= _fuse(module, computation, group)
     if calls_for:

@@ -24,8 +24,8 @@ _ROWS = 32  # So many rows are parallelism enough for a kernel that reduces and 
 _NO_SIBLINGS = Trait.UPDATES | Trait.JOINS | Trait.PADS | Trait.PICKS
 
 
-def joined(groups: list[Group], max_size: int) -> list[Group]:
-    """The groups after joining."""
+def joined(groups: list[Group], max_size: int, finishing: list[Group]) -> list[Group]:
+    """The groups after joining. finishing: kernels of products, which join none."""
     if len(groups) < 2 or awaited(_computation(groups)):
         return groups  # control dependences may close a circle through two groups
     siblings = _Siblings(groups)
@@ -37,7 +37,7 @@ def joined(groups: list[Group], max_size: int) -> list[Group]:
         for sharing in readers.values():
             siblings.join(sharing, max_size)
     found = [g for g in groups if siblings.final(g) is g]
-    _drop_inner_roots(found)
+    _drop_inner_roots(found, finishing)
     return found
 
 
@@ -47,13 +47,13 @@ def _computation(groups: list[Group]) -> Computation:
     return computation
 
 
-def _drop_inner_roots(groups: list[Group]) -> None:
+def _drop_inner_roots(groups: list[Group], finishing: list[Group]) -> None:
     """A root that only its own kernel reads is no result."""
     computation = _computation(groups)
     members = {m for g in groups for m in g.members}
     needed = {o for i in computation.instructions if i not in members for o in i.operands}
     needed.add(computation.root)
-    for group in groups:
+    for group in (*groups, *finishing):
         needed.update(_outside(group))
     for group in groups:
         if len(group.roots) > 1:
