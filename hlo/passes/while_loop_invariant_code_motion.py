@@ -12,6 +12,8 @@ unchanged. Ops are pure, so that computing them for a loop without iterations do
 
     dot(x, convert(w)) of few rows            =>   stays: the product reads w, of fewer bytes
     dot(x, f64 convert(w)), w near            =>   the conversion is computed before the loop
+    dot(x, bf16 convert(f32 w))               =>   the conversion is, whose bytes are fewer
+    dot(x, slice(w)), some columns of w       =>   the slice is, which is no run of memory
 
 What costs nothing inside a kernel does not leave by itself. Where it rests on work, the work
 leaves, and the loop reads the fewest bytes from which it has the value without doing the work.
@@ -24,7 +26,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from hlo.analysis.fusibility import is_elementwise
+from hlo.analysis.factors import sliced_from
+from hlo.analysis.fusibility import CONTRACTIONS, is_elementwise
 from hlo.analysis.loop_state import (
     element_index,
     extend,
@@ -48,6 +51,9 @@ from hlo.passes.liveness import awaited
 # move with a user, or with an operand that is work.
 FOLLOWING = opcodes(Trait.FREE | Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS)
 FOLLOWING |= opcodes(Trait.SAME_PLACE | Trait.PADS) | {"iota"} | {"convert"}
+# Those of them that make an array for a product that reads it, and those that lie between the two.
+_MADE = opcodes(Trait.CUTS | Trait.PADS) | {"convert", "reverse"}
+_PASSING = _MADE | opcodes(Trait.REGROUPS | Trait.PERMUTES)
 
 
 NEAR_BYTES = COMMON.second_cache.bytes
@@ -189,7 +195,7 @@ def _is_pure(instruction: Instruction) -> bool:
 
 def _is_work(instruction: Instruction) -> bool:
     """Not what costs nothing, a fusion of such too, and not what reads little and writes much."""
-    if _is_wide_factor(instruction):
+    if instruction.opcode in _MADE and _is_made(instruction) and _is_for_products(instruction):
         return True
     if _is_free(instruction):
         return False
@@ -204,17 +210,31 @@ def _is_free(instruction: Instruction) -> bool:
     return instruction.opcode in FOLLOWING or _is_counted_mask(instruction)
 
 
-def _is_wide_factor(instruction: Instruction) -> bool:
-    """Whether a product reads a conversion to f64 that stays near: in the loop each trip would
-    convert it again, and mostly write it to memory. Narrower types are left as they are: products
-    of them have instructions of their own.
+def _is_made(factor: Instruction) -> bool:
+    """Whether products would have a factor made again in each trip, and mostly through memory.
+
+    They read what is behind it as it lies where it is cut out in one run, or widened: that array
+    has fewer bytes, and products of its type may have instructions of their own.
     """
-    return (
-        instruction.opcode == "convert"
-        and instruction.shape.dtype in (dt.F64, dt.C128)
-        and instruction.shape.size_bytes <= NEAR_BYTES
-        and any(user.opcode == "dot" for user in instruction.users)
-    )
+    (source, *_) = (operand.shape for operand in factor.operands)
+    if factor.opcode != "convert":
+        return sliced_from(factor) is None
+    if factor.shape.dtype in (dt.F64, dt.C128) and factor.shape.size_bytes <= NEAR_BYTES:
+        return True
+    return factor.shape.dtype.bits < source.dtype.bits
+
+
+def _is_for_products(value: Instruction) -> bool:
+    """Whether a product reads a value, or what it is of it after ops that cost nothing."""
+    found, waiting = {value}, [value]
+    while waiting:
+        users = waiting.pop().users
+        if any(user.opcode in CONTRACTIONS for user in users):
+            return True
+        fresh = [u for u in users if u.opcode in _PASSING and u not in found]
+        found.update(fresh)
+        waiting += fresh
+    return False
 
 
 def _is_counted_mask(instruction: Instruction) -> bool:
