@@ -4,19 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from hlo.analysis.loop_state import element_index, of_any_shape, start_of
+from hlo.analysis.loop_state import element_index, of_any_shape, start_of, unchanged_elements
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
 from hlo.passes.dce import drop_dead_instructions, drop_unread
+from hlo.passes.loop_making import home
+
+
+def unread_elements(loop: Instruction) -> set[int]:
+    """The elements of the state that nothing in the loop reads and no trip changes."""
+    body, condition = loop.called_computations()
+    tested = {element_index(u) for u in condition.parameters[0].users}
+    kept = (e for e in unchanged_elements(body) if e.users.keys() <= {body.root})
+    return {element_index(e) for e in kept} - tested
+
+
+def without_unread(loop: Instruction) -> Instruction:
+    """The loop without what it is handed and does not read, which is behind it what it was before.
+
+    Its readers take elements, and nothing in its body is dead.
+    """
+    unread = unread_elements(loop)
+    for reader in tuple(loop.users):
+        if element_index(reader) in unread:
+            home(loop).replace_uses(reader, start_of(loop, element_index(reader)))
+    return shrink(loop, unread) if unread else loop
 
 
 def shrink(loop: Instruction, numbers: Set[int]) -> Instruction:
     """The loop without elements of its state that nobody reads, but their own next trips. It is
     another instruction, whose readers take elements.
     """
-    computation = loop.computation
-    assert computation is not None, "a loop stands in a computation"
+    computation = home(loop)
     staying = [n for n in range(len(loop.shape.elements)) if n not in numbers]
     places = {number: place for place, number in enumerate(staying)}
     shape = Shape.tuple(tuple(loop.shape.elements[n] for n in staying))

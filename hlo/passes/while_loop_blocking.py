@@ -31,7 +31,7 @@ from hlo.passes.dce import drop_unread
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited
 from hlo.passes.loop_making import element, extensible_loops, home
-from hlo.passes.loop_shrinking import shrink
+from hlo.passes.loop_shrinking import shrink, unread_elements
 
 LEAST_TRIPS = 4
 LEAST_US = 100.0  # Of one thread; a sleeping one takes half of it to wake.
@@ -184,7 +184,7 @@ def _run_in_blocks(module: Module, loop: Instruction, spans: Spans, block: Block
         if element_index(reader) not in changed:
             computation.replace_uses(reader, state.operands[element_index(reader)])
             computation.remove(reader)
-    if unread := _unread(loop):
+    if unread := unread_elements(loop):
         loop = shrink(loop, unread)
         (state,) = loop.operands
     memory = [o for o in dict.fromkeys(state.operands) if is_memory(o)]
@@ -217,11 +217,3 @@ def _zero(start: Instruction, shape: Shape, zeros: dict[Shape, Instruction]) -> 
     if shape not in zeros:
         zeros[shape] = spread(start, zeros[scalar], shape)
     return zeros[shape]
-
-
-def _unread(loop: Instruction) -> set[int]:
-    """The elements of the state that nothing in the loop reads and no trip changes."""
-    body, condition = loop.called_computations()
-    tested = {element_index(u) for u in condition.parameters[0].users}
-    kept = (e for e in unchanged_elements(body) if e.users.keys() <= {body.root})
-    return {element_index(e) for e in kept} - tested
