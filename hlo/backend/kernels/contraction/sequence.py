@@ -49,11 +49,10 @@ from hlo.backend.kernels.contraction.products.symmetric_product import (
 )
 from hlo.backend.kernels.contraction.products.windows import in_runs
 from hlo.backend.kernels.contraction.vectors.plan import (
-    is_along_depth_alone,
-    is_converted_alone,
     is_turned,
     lies_across,
     streams,
+    streams_panels,
     vector_sums,
     writes_apart,
 )
@@ -192,11 +191,8 @@ class ContractionSequence(FactorCalls):
         return worded.rhs.is_joined
 
     def _is_packed_once(self, c: Contraction, ring: Ring) -> bool:
-        """Whether few rows meet columns that a loop keeps, of another type or along depth: panels
-        of them in the ring's numbers are made before the loop."""
-        if c.rhs.buffer not in self.early:
-            return False
-        return is_converted_alone(c, ring) or is_along_depth_alone(c, ring)
+        """Whether few rows meet columns that a loop keeps, of which panels are made before it."""
+        return c.rhs.buffer in self.early and streams_panels(c, ring)
 
     def _made(self) -> KernelSequence:
         pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()

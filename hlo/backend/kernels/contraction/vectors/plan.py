@@ -45,6 +45,9 @@ STREAMED_BYTES = COMMON.last_cache.bytes
 # 32 x 32 to 256 x 256 numbers and 2 to 16 rows take 0.36 to 0.92 of the time, of 512 x 512 0.8 to
 # 1.1.
 PANELS_BYTES = COMMON.second_cache.bytes // 2
+# Panels of columns that a loop keeps, which lie in rows: Zen 5, two threads, in a loop, 1024 x 1024
+# numbers of f32 and one row 0.84, four rows 0.75 of the time, 1500 x 1500 0.96, 2048 x 2048 1.05.
+LARGE_PANELS_BYTES = 2 * COMMON.last_cache.bytes
 CHUNK_BYTES = COMMON.first_cache.bytes // 2  # Of sums that stay in the first cache.
 DEPTHS = COMMON.first_cache.ways  # Rows of the matrix that are added to these at a time.
 LEAST_UNITS = 4
@@ -95,7 +98,16 @@ def _is_packed(c: Contraction, ring: Ring) -> bool:
     return is_long and is_read and ring.target.isa.assembly(ring.scalar) is not None
 
 
-def is_converted_alone(c: Contraction, ring: Ring) -> bool:
+def streams_panels(c: Contraction, ring: Ring) -> bool:
+    """Whether panels of columns that would be streamed, made once and in the ring's numbers, are
+    better: of columns of another type, along depth, or large.
+    """
+    return (
+        _is_converted_alone(c, ring) or _is_along_depth_alone(c, ring) or _is_large_alone(c, ring)
+    )
+
+
+def _is_converted_alone(c: Contraction, ring: Ring) -> bool:
     """Whether columns are streamed for their type alone: panels of them, if they are made once, are
     better, as every group of rows converts what it meets again. One row reads less so, but of
     panels of words.
@@ -105,12 +117,21 @@ def is_converted_alone(c: Contraction, ring: Ring) -> bool:
     return is_near and is_many and _is_converted(c, ring) and streams_columns(c, ring)
 
 
-def is_along_depth_alone(c: Contraction, ring: Ring) -> bool:
+def _is_along_depth_alone(c: Contraction, ring: Ring) -> bool:
     """Whether columns are streamed for lying along depth alone: panels of them, if they are made
     once, have a sum in each lane, where several rows would add many lanes up.
     """
     is_near = _elements(c) * ring.scalar_bytes <= PANELS_BYTES
     return is_near and c.m >= TILED_ROWS and is_dots(c, ring)
+
+
+def _is_large_alone(c: Contraction, ring: Ring) -> bool:
+    """Whether columns are streamed for being large alone: panels of them, if they are made once,
+    are runs of memory that a thread reads from end to end.
+    """
+    is_other = _is_converted(c, ring) or is_dots(c, ring)
+    is_near = _elements(c) * ring.scalar_bytes < LARGE_PANELS_BYTES
+    return is_near and not is_other and streams_columns(c, ring)
 
 
 def _is_converted(c: Contraction, ring: Ring) -> bool:
