@@ -266,7 +266,24 @@ def wasted_sums(group: Group, producer: Instruction, axes: Axes) -> str:
     not."""
     if producer.opcode != "reduce":
         return ""
-    return _summed_across(group, producer, axes) or _waits_alone(group, producer, axes)
+    return (
+        _summed_across(group, producer, axes)
+        or _waits_alone(group, producer, axes)
+        or _is_met_by_few(group, producer, axes)
+    )
+
+
+def _is_met_by_few(group: Group, reduce: Instruction, axes: Axes) -> str:
+    """How lanes would take a row each, across the long rows that a reduction sums, for a sum is met
+    by few results of a row, as a force by the three parts of a direction; "" where they would not.
+    """
+    fixed = fixed_dims(group, axes)
+    few = 1 if fixed is None else prod(group.dims[fixed:])
+    row, reduced = reduce.operands[0].shape, ints(reduce, "dimensions")
+    is_long = row.rank - 1 in reduced and row.dims[-1] >= _LANES
+    if not 1 < few <= _LANES // 2 or not is_long or row.size < _LOOP * _LANES:
+        return ""
+    return "its few results of a row would not fill the lanes that sum the row"
 
 
 def _summed_across(group: Group, reduce: Instruction, axes: Axes) -> str:
