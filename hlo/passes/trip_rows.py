@@ -106,12 +106,11 @@ class TripRows:
             return
         if not value.operands or not all(o in self._found for o in value.operands):
             return
-        rows = {r for o in value.operands if (r := self._found[o]) is not None}
-        if len(rows) < 2 and value.shape.is_array and _is_by_row(value, self._rowwise(value)):
+        of_rows = [o for o in value.operands if self._found[o] is not None]
+        rows = {self._found[o] for o in of_rows}
+        is_static = value.shape.is_array and not value.shape.is_dynamic
+        if len(rows) < 2 and is_static and _is_by_row(value, of_rows):
             self._found[value] = next(iter(rows), None)
-
-    def _rowwise(self, value: Instruction) -> list[bool]:
-        return [self._found[o] is not None for o in value.operands]
 
     def _row(self, cut: Instruction) -> Taken | None:
         """A whole row of an array along its first dimension; every row is taken by a trip, or the
@@ -153,8 +152,11 @@ class TripRows:
         taken: Taken,
         made: dict[Instruction, Instruction],
     ) -> Instruction:
-        """An operand of all rows: what all have alike stands in each, but for a table."""
-        if self._found[operand] is not None or has_trait(user, Trait.PICKS):
+        """An operand of all rows: what all have alike stands in each, but for a table, and for one
+        number that all elements are chosen by or held between.
+        """
+        is_one = operand.shape.rank < user.shape.rank and is_elementwise(user)
+        if self._found[operand] is not None or is_one or has_trait(user, Trait.PICKS):
             return made[operand]
         dims, whole = tuple(range(1, operand.shape.rank + 1)), made[operand]
         if whole.opcode == "broadcast":
@@ -170,14 +172,14 @@ def _reshaped(like: Instruction, whole: Instruction, shape: Shape) -> Instructio
     return whole if whole.shape == shape else make(like, "reshape", whole, shape=shape)
 
 
-def _is_by_row(value: Instruction, rowwise: list[bool]) -> bool:
+def _is_by_row(value: Instruction, of_rows: list[Instruction]) -> bool:
     """Whether a value's rows are computed from rows of those operands that have some."""
     if value.opcode == "gather":
-        (is_row_of_table, _) = rowwise
-        return not is_row_of_table and not value.get("operand_batching_dims")
+        return value.operands[0] not in of_rows and not value.get("operand_batching_dims")
     if value.opcode in ("reshape", "broadcast"):
         return True
-    return is_elementwise(value)
+    # A row's one number is no number of all rows.
+    return is_elementwise(value) and all(o.shape.rank == value.shape.rank for o in of_rows)
 
 
 def _of_all_rows(member: Instruction) -> dict[str, object]:

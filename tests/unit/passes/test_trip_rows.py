@@ -7,7 +7,7 @@ from hlo import driver
 from hlo.ir.module import Module
 from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
 
-STATE = "(s32[], f32[2,3], f32[7,2,5], s32[7,2], f32[9,5], f32[5], f32[5,3], f32[2,5,3])"
+STATE = "(s32[], f32[2,3], f32[7,2,5], s32[7,2], f32[9,5], f32[5], f32[5,3], f32[2,5,3], f32[7])"
 TEXT = """HloModule m
 body {{
   s = STATE parameter(0)
@@ -19,6 +19,7 @@ body {{
   g = f32[5] get-tuple-element(s), index=5
   w = f32[5,3] get-tuple-element(s), index=6
   v = f32[2,5,3] get-tuple-element(s), index=7
+  bounds = f32[7] get-tuple-element(s), index=8
   z = s32[] constant(0)
   one = s32[] constant(1)
   last = s32[] constant(6)
@@ -27,7 +28,7 @@ body {{
   {row}
   d = f32[2,3] {dot}
   sum = f32[2,3] add(h, d)
-  ROOT t = STATE tuple(next, sum, x, k, table, g, w, v)
+  ROOT t = STATE tuple(next, sum, x, k, table, g, w, v, bounds)
 }}
 condition {{
   s = STATE parameter(0)
@@ -43,8 +44,9 @@ ENTRY e {{
   g = f32[5] parameter(4)
   w = f32[5,3] parameter(5)
   v = f32[2,5,3] parameter(6)
+  bounds = f32[7] parameter(7)
   i = s32[] constant(0)
-  start = STATE tuple(i, h, x, k, table, g, w, v)
+  start = STATE tuple(i, h, x, k, table, g, w, v, bounds)
   loop = STATE while(start), condition=condition, body=body
   all = f32[9,5] get-tuple-element(loop), index=4
   y = f32[2,3] get-tuple-element(loop), index=1
@@ -61,6 +63,9 @@ SCALED = """gs = f32[2,5] broadcast(g), dimensions={1}
   r = f32[2,5] maximum(u, halves)"""
 NARROW = """b = bf16[2,5] convert(p)
   r = f32[2,5] convert(b)"""
+HELD = """big = pred[] compare(half, half), direction=LE
+  c = f32[2,5] clamp(half, p, half)
+  r = f32[2,5] select(big, p, c)"""
 LOOKUP = """number = s32[1,2] dynamic-slice(k, i, z), dynamic_slice_sizes={1,2}
   place = s32[2,1] reshape(number)
   r = f32[2,5] gather(table, place), offset_dims={1}, collapsed_slice_dims={0},
@@ -72,6 +77,10 @@ GROUPS = (
 )
 SPREAD = """first = f32[2,5] slice(p), slice={[0:2], [0:5]}
   r = f32[2,5] add(first, p)"""
+# A number of the trip chooses all of its row.
+CHOSEN = """cut = f32[1] dynamic-slice(bounds, i), dynamic_slice_sizes={1}
+  bound = f32[] reshape(cut)
+  r = f32[2,5] clamp(bound, p, half)"""
 MIXED = BACKWARDS.replace("r = f32[2,5] reshape", "p = f32[2,5] reshape") + (
     "\n  other = f32[1,2,5] dynamic-slice(x, i, z, z), dynamic_slice_sizes={1,2,5}"
     "\n  q = f32[2,5] reshape(other)\n  r = f32[2,5] add(p, q)"
@@ -87,6 +96,7 @@ MOVED = {
     "plain": (ROW.replace("p =", "r ="), PLAIN),
     "scaled": (ROW + SCALED, PLAIN),
     "narrow": (ROW + NARROW, PLAIN),
+    "held": (ROW + HELD, PLAIN),
     "lookup": (LOOKUP, PLAIN),
     "backwards": (BACKWARDS, PLAIN),
     "groups": (ROW.replace("p =", "r ="), GROUPS),
@@ -95,6 +105,7 @@ LEFT = {
     "a slice of a row": (ROW + SPREAD, PLAIN),
     "two rows": (MIXED, PLAIN),
     "of the state": (CARRIED, PLAIN),
+    "between a trip's numbers": (ROW + CHOSEN, PLAIN),
 }
 
 
@@ -105,9 +116,9 @@ def made(row: str, dot: str) -> Module:
 
 def values() -> list[np.ndarray]:
     rng = np.random.default_rng(3)
-    dims = ((2, 3), (7, 2, 5), (9, 5), (5,), (5, 3), (2, 5, 3))
-    h, x, table, g, w, v = (rng.integers(-4, 5, d).astype(np.float32) / 4 for d in dims)
-    return [h, x, rng.integers(-2, 12, (7, 2)).astype(np.int32), table, g, w, v]
+    dims = ((2, 3), (7, 2, 5), (9, 5), (5,), (5, 3), (2, 5, 3), (7,))
+    h, x, table, g, w, v, bounds = (rng.integers(-4, 5, d).astype(np.float32) / 4 for d in dims)
+    return [h, x, rng.integers(-2, 12, (7, 2)).astype(np.int32), table, g, w, v, bounds]
 
 
 @pytest.mark.parametrize(("row", "dot"), MOVED.values(), ids=MOVED)
