@@ -35,6 +35,12 @@ class Fingerprints:
             self._number(callee)
         return self._one(instruction, tuple([(o.shape, first[o]) for o in operands]))
 
+    def alone(self, instruction: Instruction) -> object:
+        """A hashable key of the same, whatever its operands are but for how many."""
+        for callee in instruction.called_computations():
+            self._number(callee)
+        return self._one(instruction, len(instruction.operands))
+
     def _number(self, computation: Computation) -> None:
         """Number a computation after all that it calls: calls may be as deep as the module."""
         stack = [computation]

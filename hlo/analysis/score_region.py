@@ -16,6 +16,7 @@ from enum import Enum, auto
 from msgspec import Struct
 
 from hlo.analysis.fusibility import is_elementwise, moves_elements
+from hlo.analysis.left_out import size_in_all_layers
 from hlo.analysis.lookups import is_sum_from_zero, kept_in, lookup_of, walks
 from hlo.indexing.queries import is_at_own_index, result_dims
 from hlo.ir.instruction import Instruction
@@ -156,7 +157,7 @@ def _region(
             elif known[other] != roles_there:
                 clashes.append((other, one) if other in one.operands else (one, other))
                 return None
-    if not members.keys().isdisjoint(ends):
+    if not members.keys().isdisjoint(ends) or size_in_all_layers(members) > MOST_MEMBERS:
         return None
     members |= ends
     members |= _row_values(members)

@@ -157,8 +157,8 @@ LOOPS = (
 FUSED = ("tuple-simplifier", "dce")
 
 
-def _simplify(algsimp: str, *padder: str) -> tuple[str, ...]:
-    """Ops written out as plainer ones, then rewritten with the given form of algsimp."""
+def _written_out(*padder: str) -> tuple[str, ...]:
+    """Ops written out as plainer ones."""
     return (
         "fusion-opener",
         "window-scan-rewriter",
@@ -173,15 +173,29 @@ def _simplify(algsimp: str, *padder: str) -> tuple[str, ...]:
         "batchnorm_expander",
         "tuple-simplifier",
         "dce",
+    )
+
+
+def _rewritten(algsimp: str) -> str:
+    """Rounds of rewriting with the given form of algsimp."""
+    return (
         f"fixpoint({algsimp},constant_folding,simplify-conditional,while-loop-ranges,"
-        "while-loop-unroller,tuple-simplifier,cse,dce)",
+        "while-loop-unroller,tuple-simplifier,cse,dce)"
     )
 
 
 def _compiled(algsimp: str, *inexact: str) -> tuple[str, ...]:
     """What `compile` runs. inexact: passes that only fast mode runs."""
     return (
-        *_simplify(algsimp, "dynamic_padder"),
+        *_written_out("dynamic_padder"),
+        f"layers({','.join(_optimised(algsimp, *inexact))})",
+    )
+
+
+def _optimised(algsimp: str, *inexact: str) -> tuple[str, ...]:
+    """What is done to each layer of a network."""
+    return (
+        _rewritten(algsimp),
         "rng-expander",
         "one-hot-rewriter",
         "masked-dot-rewriter",
@@ -230,7 +244,7 @@ def _compiled(algsimp: str, *inexact: str) -> tuple[str, ...]:
 
 PIPELINES: dict[str, tuple[str, ...]] = {
     "": (),
-    "simplify": _simplify("algsimp"),
+    "simplify": (*_written_out(), _rewritten("algsimp")),
     "default": _compiled("algsimp"),
     "fast": _compiled("algsimp{inexact=true}", "winograd"),
 }

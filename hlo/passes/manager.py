@@ -11,11 +11,17 @@ from msgspec import Struct, field
 from hlo.errors import HloError
 from hlo.ir.computation import Computation
 from hlo.ir.module import Module
+from hlo.ops.table import Trait, opcodes
 from hlo.passes.catalogue import CATALOGUE, NEEDS
-from hlo.passes.pipeline import Fixpoint, Step, Steps
+from hlo.passes.pipeline import Fixpoint, Layers, Step, Steps
+from hlo.passes.remarks import are_heard
 from hlo.progress import tell
 
+# Random numbers follow from how many instructions have drawn some before.
+_COUNTED = opcodes(Trait.RANDOM) - {"rng-bit-generator"}
+FEWEST_INSTRUCTIONS = 300  # of an entry in which layers are looked for
 Verify = Callable[[Module], None]
+LAYERS = Step("layers")  # what is at work while layers are taken out and put back
 
 
 class PassRun(Struct, frozen=True):
@@ -52,10 +58,45 @@ class Manager(Struct):
             changed |= self._step(module, step)
         return changed
 
-    def _step(self, module: Module, step: Step | Fixpoint) -> bool:
+    def _step(self, module: Module, step: Step | Fixpoint | Layers) -> bool:
         if isinstance(step, Fixpoint):
             return self._fixpoint(module, step)
+        if isinstance(step, Layers):
+            return self._layers(module, step)
         return self._run_pass(module, step)
+
+    def _layers(self, module: Module, group: Layers) -> bool:
+        """The steps on a few of the equal layers, then all layers as these are; where passes did
+        not make the same of neighbours, the steps on all layers.
+        """
+        if not self._may_be_shortened(module):
+            return self.run(module, group.steps)
+        from hlo.analysis.left_out import leaving_out  # all three for networks alone
+        from hlo.passes.lengthening import lengthen
+        from hlo.passes.shortening import shortened
+
+        self.running = LAYERS
+        cuts = shortened(module)
+        with leaving_out([cut.left_out for cut in cuts]):
+            changed = self.run(module, group.steps)
+        if not cuts:
+            return changed
+        self.running = LAYERS
+        if not changed or not all(lengthen(module, cut) for cut in reversed(cuts)):
+            cuts[0].undo(module)
+            return changed and self.run(module, group.steps)
+        self.present = self.size = self.running = None
+        self._check(module, LAYERS)
+        return True
+
+    def _may_be_shortened(self, module: Module) -> bool:
+        """Whether looking for equal layers may pay, nobody looks on who would miss some, and no
+        instruction counts those before it.
+        """
+        is_seen = bool(self.before or self.after) or are_heard()
+        if is_seen or len(module.entry) < FEWEST_INSTRUCTIONS:
+            return False
+        return _COUNTED.isdisjoint(self._opcodes(module))
 
     def _fixpoint(self, module: Module, group: Fixpoint) -> bool:
         """Rounds of the steps, until each has run on the module as it is and left it so."""

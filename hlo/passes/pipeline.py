@@ -1,4 +1,4 @@
-"""The pipeline language: `a,b{option=value},fixpoint(c,d),simplify` to a tuple of steps.
+"""The pipeline language: `a,b{option=value},fixpoint(c,d),layers(e),simplify` to a tuple of steps.
 
 `-` and `_` are interchangeable in names; a pipeline's name stands for its steps.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from msgspec import Struct
@@ -34,14 +34,24 @@ class Step(Struct, frozen=True):
 class Fixpoint(Struct, frozen=True):
     """Steps run again and again until none changes the module, at most `rounds` times."""
 
-    steps: tuple[Step | Fixpoint, ...]
+    steps: Steps
     rounds: int = MOST_ROUNDS
 
     def __str__(self) -> str:
         return f"fixpoint({','.join(map(str, self.steps))})"
 
 
-Steps = tuple[Step | Fixpoint, ...]
+class Layers(Struct, frozen=True):
+    """Steps that see a few of the equal layers of a network, and rewrite all of them so."""
+
+    steps: Steps
+
+    def __str__(self) -> str:
+        return f"layers({','.join(map(str, self.steps))})"
+
+
+Steps = tuple[Step | Fixpoint | Layers, ...]
+GROUPS: dict[str, Callable[[Steps], Fixpoint | Layers]] = {"fixpoint": Fixpoint, "layers": Layers}
 
 
 @lru_cache(maxsize=64)
@@ -69,22 +79,24 @@ def _tokens(text: str) -> Iterator[str]:
         at = match.end()
 
 
-HELP = "hlo-opt --list-passes names them all; the form is a,b{option=value},fixpoint(c,d)"
+HELP = (
+    "hlo-opt --list-passes names them all; the form is a,b{option=value},fixpoint(c,d),layers(e,f)"
+)
 
 
 def _steps(tokens: list[str], at: int) -> tuple[Steps, int]:
-    """Steps separated by commas up to a `)` or the end. Depth is bounded by `fixpoint` groups."""
+    """Steps separated by commas up to a `)` or the end. Depth is bounded by groups."""
     if at > 0 and tokens[: at + 1].count("(") - tokens[: at + 1].count(")") > 16:
         raise HloError("pipeline", "passes: more than 16 nested groups, expected at most 16")
-    steps: list[Step | Fixpoint] = []
+    steps: list[Step | Fixpoint | Layers] = []
     while at < len(tokens) and tokens[at] != ")":
         name = tokens[at]
         at += 1
-        if name == "fixpoint" and tokens[at : at + 1] == ["("]:
+        if name in GROUPS and tokens[at : at + 1] == ["("]:
             inner, at = _steps(tokens, at + 1)
             if tokens[at : at + 1] != [")"]:
-                raise HloError("pipeline", "passes: fixpoint( has no ), expected one", help=HELP)
-            steps.append(Fixpoint(inner))
+                raise HloError("pipeline", f"passes: {name}( has no ), expected one", help=HELP)
+            steps.append(GROUPS[name](inner))
             at += 1
         else:
             options, at = _options(tokens, at)

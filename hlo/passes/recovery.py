@@ -19,8 +19,8 @@ from msgspec import Struct
 from hlo.errors import HloError
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
-from hlo.passes.manager import Manager
-from hlo.passes.pipeline import Fixpoint, Step, Steps
+from hlo.passes.manager import LAYERS, Manager
+from hlo.passes.pipeline import Fixpoint, Layers, Step, Steps
 
 # Elements of constants in a reproducer's text; larger constants are elided.
 MOST_TEXT_ELEMENTS = 1 << 22
@@ -56,11 +56,14 @@ def optimized(given: Callable[[], Module], steps: Steps) -> Recovered:
 
 
 def without(steps: Steps, names: list[str]) -> Steps:
-    """The steps but those of some passes."""
-    kept: list[Step | Fixpoint] = []
+    """The steps but those of some passes; without `layers`, those of such groups see all layers."""
+    kept: list[Step | Fixpoint | Layers] = []
     for step in steps:
         if isinstance(step, Fixpoint):
             kept.append(Fixpoint(without(step.steps, names), step.rounds))
+        elif isinstance(step, Layers):
+            inner = without(step.steps, names)
+            kept += inner if LAYERS.name in names else (Layers(inner),)
         elif step.name not in names:
             kept.append(step)
     return tuple(kept)

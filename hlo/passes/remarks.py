@@ -49,6 +49,11 @@ def heard_remarks() -> Iterator[list[Remark]]:
         _heard.reset(token)
 
 
+def are_heard() -> bool:
+    """Whether somebody listens."""
+    return _heard.get() is not None
+
+
 def remark(code: str, instruction: Instruction, message: Message) -> Literal[False]:
     """Tell a listener, if there is one. False, so that a test that fails can say why."""
     heard = _heard.get()

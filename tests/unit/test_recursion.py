@@ -152,7 +152,7 @@ ALLOWED = {
         runtime.ffi_attributes._Reader._value*2 runtime.ffi_frames._attribute*2
     """,
     "a call for each group of a pipeline, which its parser bounds by 16": """
-        passes.manager.Manager._fixpoint*2 passes.pipeline._named*3 passes.recovery.without
+        passes.manager.Manager._fixpoint*4 passes.pipeline._named*3 passes.recovery.without
     """,
     "once: loops that blocks run have no loops in their trips (blocking._is_plain)": """
         analysis.block_cutting._Cutting._last*6 analysis.blocking.Needs.all_cuts*9

@@ -11,7 +11,7 @@ import hlo
 from hlo.errors import HloError
 from hlo.passes.catalogue import CATALOGUE, NEEDS, ORDER, PIPELINES, first_line
 from hlo.passes.manager import Manager, PassError
-from hlo.passes.pipeline import Fixpoint, Step, Steps, parse_pipeline
+from hlo.passes.pipeline import Fixpoint, Layers, Step, Steps, parse_pipeline
 
 OPS_FOLDER = Path(__file__).parents[2] / "ops"
 TWICE = """HloModule m
@@ -24,10 +24,12 @@ ENTRY e {
 
 
 def test_names_groups_and_options() -> None:
-    steps = parse_pipeline("dce, constant-folding{max-elements=7},fixpoint(algsimp,cse)")
+    text = "dce, constant-folding{max-elements=7},fixpoint(algsimp,cse),layers(dce,fixpoint(cse))"
+    steps = parse_pipeline(text)
     assert steps[0] == Step("dce")
     assert steps[1] == Step("constant_folding", (("max_elements", 7),))
     assert steps[2] == Fixpoint((Step("algsimp"), Step("cse")))
+    assert steps[3] == Layers((Step("dce"), Fixpoint((Step("cse"),))))
     assert parse_pipeline(",".join(map(str, steps))) == steps
 
 
@@ -39,8 +41,8 @@ def test_pipelines_parse(name: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["nothing", "dce{", "dce{x=1}", "fixpoint(dce", "dce)", "dce dce", "algsimp{inexact=2}", "@",
-     "simplify{a=1}", "constant_folding{max-elements=x}", "fixpoint(" * 40],
+    ["nothing", "dce{", "dce{x=1}", "fixpoint(dce", "layers(dce", "dce)", "dce dce", "@",
+     "algsimp{inexact=2}", "simplify{a=1}", "constant_folding{max-elements=x}", "fixpoint(" * 40],
 )  # fmt: skip
 def test_bad_pipelines_are_one_clear_error(text: str) -> None:
     with pytest.raises(HloError) as caught:
@@ -51,7 +53,7 @@ def test_bad_pipelines_are_one_clear_error(text: str) -> None:
 def names(steps: Steps) -> list[str]:
     found: list[str] = []
     for step in steps:
-        found += names(step.steps) if isinstance(step, Fixpoint) else [step.name]
+        found += names(step.steps) if isinstance(step, Fixpoint | Layers) else [step.name]
     return found
 
 

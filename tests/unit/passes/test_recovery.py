@@ -18,7 +18,7 @@ from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.passes import manager, recovery
 from hlo.passes.catalogue import CATALOGUE
-from hlo.passes.pipeline import Fixpoint, Steps, parse_pipeline
+from hlo.passes.pipeline import Fixpoint, Layers, Steps, parse_pipeline
 
 LOOP = """HloModule m
 add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] add(x, y) }
@@ -73,7 +73,7 @@ def names(steps: Steps) -> list[str]:
     return [
         name
         for step in steps
-        for name in (names(step.steps) if isinstance(step, Fixpoint) else [step.name])
+        for name in (names(step.steps) if isinstance(step, Fixpoint | Layers) else [step.name])
     ]
 
 
