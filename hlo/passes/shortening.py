@@ -43,6 +43,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 
 MOST_ASKED = 8  # strands of which one tells in which order values go through the layers
+FEWEST_LEFT = 3  # layers that passes see at least, parts of more beside them
 FEWEST_LEFT_OUT = 3  # layers for which to take them out pays
 
 
@@ -101,7 +102,7 @@ def _shorten(module: Module, numbers: dict[Instruction, int]) -> Cut | None:
     """
     entry = module.entry
     order = post_order(entry)
-    for seeds in repeated(order, numbers, FEWEST_LEFT_OUT + 2):
+    for seeds in repeated(order, numbers, FEWEST_LEFT_OUT + FEWEST_LEFT):
         found, before = _aligned(strands(shift(seeds, numbers), _longest), order)
         last = _common_layers(found)[1]
         for removed in (range(before + 1, last), range(before + 1, last - 1)):
