@@ -24,7 +24,6 @@ Pair = tuple[Instruction, Instruction]
 SHORTEST_STRETCH, LONGEST_STRETCH = 8, 32  # Instructions that are compared as one.
 MOST_TRIED = 3  # Distances at which something repeats.
 MOST_DISTANCES = 4  # Of each length of stretches that are tried.
-_UNORDERED = frozenset({"parameter", "constant", "iota", "broadcast", "tuple"})
 
 
 class Strand(Struct, eq=False):
@@ -90,9 +89,11 @@ def repeated(
     """Pairs of a stretch of a sequence that is equal to the one a layer further on, and what else
     repeats so, the longest first. Each is of `fewest` layers at least.
 
-    Not all that repeats is layers that read each other: parameters' updates stand by their names.
+    Constants and what is made of them or of parameters alone stand where they are first read, often
+    for all layers at once, and are no part of the sequence. Not all that repeats is layers that
+    read each other: parameters' updates stand by their names.
     """
-    sequence = [i for i in order if i.opcode not in _UNORDERED and not is_own(i)]
+    sequence = [i for i in order if any(o.operands for o in i.operands)]
     numbers = [keys[i] for i in sequence]
     found = [(*_longest(numbers, distance), distance) for distance in _distances(numbers)]
     for length, begin, distance in sorted(found, reverse=True)[:MOST_TRIED]:

@@ -29,6 +29,8 @@ from hlo.ir.instruction import Instruction, may_call
 from hlo.ir.module import Module
 from hlo.passes.shortening import Cut, results
 
+Parameters = Sequence[Instruction]
+
 
 def lengthen(module: Module, cut: Cut) -> bool:
     """Put the layers back that were cut out; whether the rewritten ones are alike, so that it was
@@ -58,15 +60,15 @@ def _own_members(entry: Computation, cut: Cut, strand: Strand) -> dict[int, Inst
     found: dict[int, Instruction] = {}
     for layer in range(strand.first, strand.last + 1 - cut.count):
         given = strand.at(cut.before(layer))
-        now = None if given is None else own_value(entry, given)
+        now = None if given is None else own_value(entry.parameters, given)
         if now is not None:
             found[layer] = now
     return found
 
 
-def own_value(entry: Computation, given: Instruction) -> Instruction | None:
+def own_value(parameters: Parameters, given: Instruction) -> Instruction | None:
     """The parameter, or the element of one, that another computation's is."""
-    parameter = _parameter(entry, given if given.opcode == "parameter" else given.operands[0])
+    parameter = _parameter(parameters, given if given.opcode == "parameter" else given.operands[0])
     if given.opcode == "parameter":
         return parameter
     wanted = given.attributes["index"]
@@ -74,11 +76,11 @@ def own_value(entry: Computation, given: Instruction) -> Instruction | None:
     return next((u for u in users if u.attributes["index"] == wanted), None)
 
 
-def _parameter(entry: Computation, given: Instruction) -> Instruction:
+def _parameter(parameters: Parameters, given: Instruction) -> Instruction:
     """The parameter of the same number."""
     number = given.attributes["parameter_number"]
     assert isinstance(number, int), "a parameter has a number"
-    return entry.parameters[number]
+    return parameters[number]
 
 
 def _first_layers(
@@ -222,6 +224,7 @@ class _Lengthening:
     ) -> None:
         self.module = module
         self.entry = module.entry
+        self.parameters = module.entry.parameters  # known until the first edit
         self.cut = cut
         self.found = found
         self.own = own
@@ -318,9 +321,9 @@ class _Lengthening:
     def _own(self, template: Instruction, layer: int) -> Instruction:
         """The parameter of a layer, or the element of one."""
         given = self.own[template][0].member(layer)
-        found = own_value(self.entry, given)
+        found = own_value(self.parameters, given)
         if found is None:
-            parameter = _parameter(self.entry, given.operands[0])
+            parameter = _parameter(self.parameters, given.operands[0])
             found = self.entry.adopt(clone_instruction(given, (parameter,)))
         return found
 

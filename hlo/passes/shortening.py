@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hlo.analysis.left_out import LeftOut
+from hlo.analysis.legality import family_of
 from hlo.analysis.repetition import (
     Keys,
     Strand,
@@ -41,10 +42,14 @@ from hlo.ir.graph import (
 )
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.ops.table import KernelFamily
 
 MOST_ASKED = 8  # strands of which one tells in which order values go through the layers
 FEWEST_LEFT = 3  # layers that passes see at least, parts of more beside them
 FEWEST_LEFT_OUT = 3  # layers for which to take them out pays
+
+
+_LAYERED = frozenset({KernelFamily.CONTRACTION, KernelFamily.BLOCKED, KernelFamily.CONTROL})
 
 
 class Cut(Struct, eq=False):
@@ -103,6 +108,8 @@ def _shorten(module: Module, numbers: dict[Instruction, int]) -> Cut | None:
     entry = module.entry
     order = post_order(entry)
     for seeds in repeated(order, numbers, FEWEST_LEFT_OUT + FEWEST_LEFT):
+        if not any(family_of(one) in _LAYERED for one, _ in seeds):
+            continue  # a chain, of which passes may make one kernel
         found, before = _aligned(strands(shift(seeds, numbers), _longest), order)
         last = _common_layers(found)[1]
         for removed in (range(before + 1, last), range(before + 1, last - 1)):

@@ -144,6 +144,15 @@ def test_layers_that_one_instruction_reads_stay() -> None:
     assert not shortened(hlo.parse(read_once(LENGTH)))
 
 
+def test_a_chain_without_products_is_no_network() -> None:
+    def chained(p: Program, n: int, x: str) -> str:
+        for k in range(12):
+            x = p.line(f"s{n}_{k}", f"{X} {'sine' if k % 2 else 'cosine'}({x})")
+        return p.line(f"z{n}", f"{X} add({x}, {p.parameter(f'b{n}', X)})")
+
+    assert not shortened(hlo.parse(network(LENGTH, chained)))
+
+
 def test_a_few_layers_stay() -> None:
     assert not shortened(hlo.parse(network(6)))
 
