@@ -110,7 +110,11 @@ def _shorten(module: Module, numbers: dict[Instruction, int]) -> Cut | None:
     for seeds in repeated(order, numbers, FEWEST_LEFT_OUT + FEWEST_LEFT):
         if not any(family_of(one) in _LAYERED for one, _ in seeds):
             continue  # a chain, of which passes may make one kernel
-        found, before = _aligned(strands(shift(seeds, numbers), _longest), order)
+        found = strands(shift(seeds, numbers), _longest)
+        first, last = _common_layers(found)
+        if last - first <= FEWEST_LEFT_OUT:
+            continue
+        found, before = _aligned(found, order)
         last = _common_layers(found)[1]
         for removed in (range(before + 1, last), range(before + 1, last - 1)):
             if len(removed) < FEWEST_LEFT_OUT:
