@@ -26,7 +26,6 @@ from hlo.passes.liveness import awaited
 from hlo.passes.loop_making import home
 from hlo.passes.patterns.matching import ints
 
-_HELD = ("dynamic-slice", "reshape")
 MOST_MEMBERS = 32  # Ops behind a row, which are computed before the loop as well as in it.
 
 
@@ -57,8 +56,8 @@ class TripRows:
         """How many bytes the rows of all trips have that no array holds already."""
         taken = self._found[value]
         assert taken is not None, "a row"
-        held = all(m in self.unchanged or m.opcode in _HELD for m in self._members(value))
-        return 0 if held else taken.rows * value.shape.size_bytes
+        is_held = all(m in self.unchanged or _is_held(m) for m in self._members(value))
+        return 0 if is_held else taken.rows * value.shape.size_bytes
 
     def before(self, value: Instruction) -> Instruction:
         """The rows of all trips, computed before the loop: their number is the first dimension."""
@@ -139,7 +138,7 @@ class TripRows:
             operands = tuple(made[o] for o in member.operands)
             return computation.adopt(clone_instruction(member, operands))
         shape = Shape.array(member.shape.dtype, (taken.rows, *member.shape.dims))
-        if member.opcode in _HELD:
+        if _is_held(member):
             return _reshaped(self.loop, made[member.operands[0]], shape)
         operands = tuple(self._whole(member, o, taken, made) for o in member.operands)
         attributes = _of_all_rows(member)
@@ -163,6 +162,11 @@ class TripRows:
             dims, whole = _behind(ints(whole, "dimensions")), whole.operands[0]
         shape = Shape.array(operand.shape.dtype, (taken.rows, *operand.shape.dims))
         return make(self.loop, "broadcast", whole, shape=shape, dimensions=dims)
+
+
+def _is_held(row: Instruction) -> bool:
+    """Whether an array holds the row: it is cut out there, or has another shape."""
+    return row.opcode in ("dynamic-slice", "reshape")
 
 
 def _reshaped(like: Instruction, whole: Instruction, shape: Shape) -> Instruction:

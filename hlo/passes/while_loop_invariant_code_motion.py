@@ -52,7 +52,7 @@ from hlo.passes.liveness import awaited
 FOLLOWING = opcodes(Trait.FREE | Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS)
 FOLLOWING |= opcodes(Trait.SAME_PLACE | Trait.PADS) | {"iota"} | {"convert"}
 # Those of them that make an array for a product that reads it, and those that lie between the two.
-_MADE = opcodes(Trait.CUTS | Trait.PADS) | {"convert", "reverse"}
+_MADE = opcodes(Trait.CUTS | Trait.PADS) | {"convert"} | {"reverse"}
 _PASSING = _MADE | opcodes(Trait.REGROUPS | Trait.PERMUTES)
 
 
