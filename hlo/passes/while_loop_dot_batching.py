@@ -33,6 +33,7 @@ from hlo.passes.patterns.matching import ints
 from hlo.passes.trip_rows import Taken, TripRows
 
 LEAST_ITERATIONS = 4
+MOST_ROWS_A_TRIP = 2  # All rows are multiplied, whether a trip takes them or not.
 SIDES = ("lhs", "rhs")
 
 
@@ -76,6 +77,7 @@ def while_loop_dot_batching(
             and _product_shape(batch).size_bytes <= max_bytes
             and rows.computed_bytes(batch.dot.operands[batch.side]) <= max_bytes
             and batch.w.shape.size_bytes >= least_bytes
+            and batch.taken.rows <= MOST_ROWS_A_TRIP * count.iterations
         ]
         if found:
             _move(rows, found)

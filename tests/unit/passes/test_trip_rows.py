@@ -152,3 +152,11 @@ def test_computed_rows_count_as_memory() -> None:
     assert while_loop_dot_batching(plain, least_bytes=0, max_bytes=bytes_of_rows - 1)
     assert not while_loop_dot_batching(scaled, least_bytes=0, max_bytes=bytes_of_rows - 1)
     assert while_loop_dot_batching(scaled, least_bytes=0, max_bytes=bytes_of_rows)
+
+
+@pytest.mark.parametrize(("rows", "is_moved"), [(14, True), (15, False)])
+def test_few_trips_leave_the_rows_of_a_long_array(rows: int, *, is_moved: bool) -> None:
+    """A product of all rows is more than twice the work of seven trips."""
+    text = TEXT.format(row=MOVED["plain"][0], dot=MOVED["plain"][1])
+    module = driver.parse(text.replace("f32[7,2,5]", f"f32[{rows},2,5]"))
+    assert while_loop_dot_batching(module, least_bytes=0) is is_moved
