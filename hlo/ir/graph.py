@@ -4,7 +4,8 @@ modules are deep.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import CALLING_ATTRIBUTES, Attributes, Instruction, calling_keys
@@ -47,15 +48,19 @@ def _post_order(computation: Computation) -> tuple[Instruction, ...]:
     return tuple(done)
 
 
-def computed_from(value: Instruction, known: Iterable[Instruction] = ()) -> Iterator[Instruction]:
+def computed_from(
+    value: Instruction,
+    known: Iterable[Instruction] = (),
+    read: Callable[[Instruction], Sequence[Instruction]] = attrgetter("operands"),
+) -> Iterator[Instruction]:
     """All that a value is computed from and itself, operands before users; not what is known, nor
-    what that is computed from.
+    what that is computed from. read: which operands of an instruction count.
     """
     done = set(known)
     stack = [value]
     while stack:
         top = stack[-1]
-        waiting = [o for o in top.operands if o not in done]
+        waiting = [o for o in read(top) if o not in done]
         if waiting:
             stack += waiting
             continue

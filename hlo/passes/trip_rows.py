@@ -17,7 +17,7 @@ from msgspec import Struct
 from hlo.analysis.fusibility import is_elementwise
 from hlo.analysis.loop_state import Counter, element_index, start_of, unchanged_elements
 from hlo.analysis.row_updates import is_counter, row_order
-from hlo.ir.graph import clone_instruction, post_order
+from hlo.ir.graph import clone_instruction, computed_from, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make
@@ -68,18 +68,7 @@ class TripRows:
 
     def _members(self, value: Instruction) -> Iterator[Instruction]:
         """A row and what it is computed from before the loop, operands before users."""
-        done: set[Instruction] = set()
-        stack = [value]
-        while stack:
-            top = stack[-1]
-            waiting = [o for o in self._operands(top) if o not in done]
-            if waiting:
-                stack += waiting
-                continue
-            stack.pop()
-            if top not in done:
-                done.add(top)
-                yield top
+        return computed_from(value, read=self._operands)
 
     def _operands(self, member: Instruction) -> tuple[Instruction, ...]:
         """What is asked of the operands before the loop: not which row a trip takes."""
