@@ -18,13 +18,14 @@ from hlo.backend.compilation import Compilation
 from hlo.backend.entry.kernel_modules import module_alone
 from hlo.backend.ir import debug_locations
 from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.mnemonics import KINDS, kinds
 from hlo.backend.linking import toolchain
+from hlo.backend.planning.brevity import brief_kernels
 from hlo.backend.planning.program import kernel_steps
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
-from hlo.machine import Machine
 
 _DEFINE = re.compile(r"^(define void @\S+\([^)]*\)[^{]*){", re.MULTILINE)
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
@@ -41,27 +42,31 @@ def annotated(compilation: Compilation, name: str) -> str:
     users: dict[int, dict[Instruction, None]] = {}
     for step in kernel_steps(program):
         users.setdefault(step.kernel, {})[step.instruction] = None
-    parts = []
+    parts, brief = [], brief_kernels(program)
     for number, instructions in users.items():
         kernel = program.kernels[number]
         names = [i.name for i in instructions]
         if name in (f"k{number}", symbol(kernel), *names):
-            parts.append(_kernel_function(number, kernel, list(instructions), compilation.machine))
+            module = module_alone(_label(number), kernel, is_brief=number in brief)
+            module = replace(module, machine=compilation.machine)
+            parts.append(_kernel_function(number, kernel, list(instructions), module))
     if not parts:
         known = ", ".join(f"k{n} ({next(iter(i)).name})" for n, i in users.items())
         raise HloError("arguments", f"there is no kernel {name}, expected one of: {known}")
     return "\n".join(parts)
 
 
+def _label(number: int) -> str:
+    return f"kernel_{number}"
+
+
 def _kernel_function(
-    number: int, kernel: Kernel, instructions: list[Instruction], machine: Machine | None
+    number: int, kernel: Kernel, instructions: list[Instruction], module: IrModule
 ) -> str:
-    label = f"kernel_{number}"
-    module = module_alone(label, kernel)
     text = _DEFINE.sub(rf"\g<1>!dbg {debug_locations.SUBPROGRAM} {{", module.text)
-    located = replace(module, text=text + debug_locations.UNIT, machine=machine)
+    located = replace(module, text=text + debug_locations.UNIT)
     listing = Listing()
-    listing.read(toolchain.assembly(located, is_verbose=True), label)
+    listing.read(toolchain.assembly(located, is_verbose=True), _label(number))
     head = [f"# kernel k{number} ({symbol(kernel)}): {kernel.units} units"]
     for instruction in instructions:
         span = instruction.span

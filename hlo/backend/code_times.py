@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from hlo.backend.compilation import Compilation
 from hlo.backend.entry.kernel_modules import module_alone
 from hlo.backend.ir.definitions import symbol
-from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.linking.toolchain import Effort, effort
+from hlo.backend.planning.brevity import brief_kernels
 from hlo.backend.planning.program import Program, kernel_steps
 
 _HEAD = f"{'kernel':<44}{'lines':>7}{'read':>10}{'middle-end':>12}{'code':>10}{'bytes':>9}"
@@ -26,9 +26,12 @@ _HEAD = f"{'kernel':<44}{'lines':>7}{'read':>10}{'middle-end':>12}{'code':>10}{'
 def code_times(made: Compilation) -> str:
     """A row for each of the program's kernels, and of the functions that they call; their sum."""
     found: dict[str, tuple[str, int, Effort]] = {}
+    brief = {made.program.kernels[n] for n in brief_kernels(made.program)}
     for label, kernel in _labelled(made.program):
-        if symbol(kernel) not in found:  # equal kernels are compiled once
-            found[symbol(kernel)] = (label, kernel.length, effort(_alone(kernel, made)))
+        if (name := symbol(kernel)) not in found:  # equal kernels are compiled once
+            module = module_alone(name, kernel, is_brief=kernel in brief)
+            taken = effort(replace(module, machine=made.machine))
+            found[name] = (label, kernel.length, taken)
     rows = sorted(found.values(), key=lambda row: -row[2].seconds)
     total = sum(row[2].seconds for row in rows)
     lines = [_HEAD, *(_row(*row) for row in rows)]
@@ -47,10 +50,6 @@ def _labelled(program: Program) -> Iterator[tuple[str, Kernel]]:
         yield f"k{number} ({name})", kernel
         for part, function in enumerate(kernel.functions):
             yield f"k{number} part {part} ({name})", function
-
-
-def _alone(kernel: Kernel, made: Compilation) -> IrModule:
-    return replace(module_alone(symbol(kernel), kernel), machine=made.machine)
 
 
 def _row(label: str, lines: int, taken: Effort) -> str:

@@ -31,19 +31,22 @@ def library_module(named: tuple[str, Kernel]) -> IrModule:
     return replace(kernel_module(dict([named])), is_library=True)
 
 
-def module_alone(name: str, kernel: Kernel) -> IrModule:
-    """A kernel as a module of its own, compiled as it is in a program that runs here."""
+def module_alone(name: str, kernel: Kernel, *, is_brief: bool = False) -> IrModule:
+    """A kernel as a module of its own, compiled as it is in a program that runs here. is_brief: as
+    one that takes little of a run (planning/brevity.py).
+    """
     group = {name: kernel}
-    is_glue = bool(plain_code(group, is_brief=True))
+    is_glue = bool(plain_code(group, frozenset(group) if is_brief else frozenset()))
     return kernel_module(group, optimised=kernel.needs_middle_end, is_glue=is_glue)
 
 
-def plain_code(kernels: dict[str, Kernel], *, is_brief: bool) -> dict[str, Kernel]:
-    """The kernels that plain code serves. is_brief: code is wanted soon, and a few lines that run
-    once are among them.
+def plain_code(kernels: dict[str, Kernel], brief: frozenset[str] | None) -> dict[str, Kernel]:
+    """The kernels that plain code serves. brief: those that take little of a run, of code that is
+    wanted soon: a few lines that run once are among them too. None: code is for a file.
     """
     return {
         name: kernel
         for name, kernel in kernels.items()
-        if not kernel.needs_middle_end and (kernel.is_glue or (is_brief and is_straight(kernel)))
+        if not kernel.needs_middle_end
+        and (kernel.is_glue or (brief is not None and (name in brief or is_straight(kernel))))
     }

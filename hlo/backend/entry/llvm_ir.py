@@ -8,7 +8,7 @@ calls them (call_list_ir.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.shared_functions import shared, shared_often
 from hlo.backend.ir.table_filling import apart
 from hlo.backend.isa.generic import FloatMode
+from hlo.backend.planning.brevity import brief_kernels
 from hlo.backend.planning.program import Program, kernel_steps
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def emit(
     entry = Entry(program, names, flushed=flushed, hands_frame=hands_frame, externs=externs)
     entry.inlines = not is_small
     entry.is_brief = workers is None
-    return _modules(entry, workers or processors())
+    brief = None if workers else brief_names(program, names)
+    return _modules(entry, workers or processors(), brief)
 
 
 def emit_timed(program: Program, timing: Timing) -> tuple[IrModule, ...]:
@@ -67,7 +69,8 @@ def emit_timed(program: Program, timing: Timing) -> tuple[IrModule, ...]:
 
     program = _with_polls(program)
     names = [symbol(kernel) for kernel in program.kernels]
-    return _modules(Entry(program, names, flushed=None, timing=timing), processors())
+    entry = Entry(program, names, flushed=None, timing=timing)
+    return _modules(entry, processors(), brief_names(program, names))
 
 
 def _with_polls(program: Program) -> Program:
@@ -84,7 +87,8 @@ def _listed(program: Program, names: list[str]) -> tuple[IrModule, ...]:
     called = _with_functions({names[n]: program.kernels[n] for n in numbers})
     fills: dict[str, Kernel] = {}
     called = apart(called, fills)
-    modules = _kernel_modules(called | fills, [], processors(), is_brief=True)
+    brief = brief_names(program, names)
+    modules = _kernel_modules(called | fills, [], processors(), brief)
     if not fills:
         return tuple(modules)
     from hlo.backend.entry.entry_ir import Entry
@@ -95,7 +99,12 @@ def _listed(program: Program, names: list[str]) -> tuple[IrModule, ...]:
     return _with_entry(modules, entry)
 
 
-def _modules(entry: Entry, workers: int) -> tuple[IrModule, ...]:
+def brief_names(program: Program, names: Sequence[str]) -> frozenset[str]:
+    """The names of the kernels that take little of a run."""
+    return frozenset(names[n] for n in brief_kernels(program))
+
+
+def _modules(entry: Entry, workers: int, brief: frozenset[str] | None) -> tuple[IrModule, ...]:
     entry.write()
     names, program = entry.names, entry.program
     called = {names[n]: program.kernels[n] for n in sorted(entry.called)}
@@ -105,8 +114,8 @@ def _modules(entry: Entry, workers: int) -> tuple[IrModule, ...]:
     entry.fill_tables(fills)
     entry.inlined, often = shared_often(entry.inlined)
     modules = _kernel_modules(
-        called | fills, entry.loop_modules(), workers,
-        is_brief=entry.is_brief, often=often, ends_plain=not entry.has_loops,
+        called | fills, entry.loop_modules(), workers, brief,
+        often=often, ends_plain=not entry.has_loops,
     )  # fmt: skip
     return _with_entry(modules, entry)
 
@@ -125,19 +134,20 @@ def _kernel_modules(
     called: dict[str, Kernel],
     loops: list[IrModule],
     workers: int,
+    brief: frozenset[str] | None,
     *,
-    is_brief: bool,
     often: Mapping[str, Kernel] = MappingProxyType({}),
     ends_plain: bool = True,
 ) -> list[IrModule]:
     """The modules of loops and kernels. often: functions that loops call. ends_plain: whether the
-    last one, which may get the entry too, is plain code, if there is any. is_brief: library
-    functions are modules by themselves, for the process has most of them."""
+    last one, which may get the entry too, is plain code, if there is any. brief: the kernels
+    that take little of a run, of code that is wanted soon: library functions are modules by
+    themselves then, for the process has most of them."""
     scalar = {n: k for n, k in called.items() if k.needs_middle_end}
-    glue = plain_code(called, is_brief=is_brief)
-    plain = shared({n: k for n, k in called.items() if n not in scalar and n not in glue})
-    plain = {**often, **plain}
-    library = {n: k for n, k in plain.items() if is_brief and k.is_library}
+    plain = shared({n: k for n, k in called.items() if n not in scalar})
+    glue = plain_code({n: plain[n] for n in called if n in plain}, brief)
+    plain = {**often, **{n: k for n, k in plain.items() if n not in glue}}
+    library = {n: k for n, k in plain.items() if brief is not None and k.is_library}
     plain = _cut_to_shares({n: k for n, k in plain.items() if n not in library}, workers)
     shares = Shares(workers, loops)
     optimised = [kernel_module(g, optimised=True) for g in shares.grouped(scalar, OPTIMISED)]

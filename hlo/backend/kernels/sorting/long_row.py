@@ -29,7 +29,7 @@ from hlo.backend.ir.values import vector_of
 from hlo.backend.ir.writer import Value
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.sorting.buckets import BUCKETS, PLACES_BYTES, Buckets, Parts
-from hlo.backend.kernels.sorting.radix import Key, RadixForm, radix_form
+from hlo.backend.kernels.sorting.radix import MOVED, Key, RadixForm, radix_form
 from hlo.backend.kernels.sorting.row_kernel import RowKernel
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
@@ -38,7 +38,7 @@ from hlo.ops.sorting import SortAttributes
 _LEAST = 9 << 11  # Shorter rows gain nothing from it: they are one unit's.
 _SAMPLED = 16  # Keys of the sample for each bucket.
 # What a record takes in each kernel, in plain operations.
-_FILL, _DEAL, _SORT = 40, 40, 120
+_FILL, _DEAL, _SORT = MOVED, MOVED, 3 * MOVED
 
 
 def long_row_kernels(instruction: Instruction, target: Target) -> KernelSequence | None:

@@ -12,12 +12,18 @@ from hlo.backend.ir.writer import Value
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import repeat_while
 
+COMPARED = 200  # What a comparison and the branch on it take, in plain operations.
 Before = Callable[[Value, Value], Value]  # (left position, right position) -> i1
 
 
 def scratch_bytes(count: int) -> int:
     """Two arrays of positions."""
     return 8 * max(1, count)
+
+
+def operations(count: int) -> int:
+    """About how many plain operations a sort takes."""
+    return COMPARED * count * max(1, (count - 1).bit_length())
 
 
 def merged(nest: Nest, count: int, scratch: Value, before: Before) -> Value:

@@ -21,6 +21,7 @@ from hlo.backend.lanes.open_loops import repeat_while, when
 _INSERTION = 40  # Rows up to this length are not worth the counters.
 _LONG = 1024  # Rows from this length on are worth digits of 11 bits.
 SUMMED = 16  # Counters that are summed together.
+MOVED = 40  # What moving a record to its place takes, in plain operations.
 Key = Callable[[Value, int], Value]  # (position, lanes) -> keys
 
 
@@ -48,6 +49,11 @@ class RadixForm(Struct, frozen=True):
     def digits(self) -> int:
         """How many digits a key has."""
         return -(-self.bits // self.digit)
+
+    @property
+    def operations(self) -> int:
+        """About how many plain operations a row takes, no digit of which is skipped."""
+        return MOVED * self.digits * self.count
 
     @property
     def text(self) -> str:

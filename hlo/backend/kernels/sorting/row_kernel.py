@@ -72,10 +72,6 @@ class RowKernel:
         )
         return self.nest.target.shown(made, lambda: Plan((plan,)))
 
-    def sort_operations(self) -> int:
-        """About how many operations sorts of the rows take."""
-        return self.row.rows * self.row.count * max(1, self.row.count.bit_length()) * 2
-
     # -- parts of a row ----------------------------------------------------------------------
 
     def each_row(self, body: Callable[[Value], None]) -> None:

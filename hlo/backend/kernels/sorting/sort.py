@@ -45,11 +45,13 @@ class _Sort(RowKernel):
     @property
     def operations(self) -> int:
         """About how many operations it takes."""
-        if self.form is None:
-            return self.sort_operations()
-        return 2 * network.comparators(self.row.count) * self.row.rows
+        if self.form is not None:
+            rows = self.form.units * self.form.lanes
+            return 2 * network.comparators(self.row.count) * rows
+        return self.row_operations * self.row.rows
 
     form: Together | None = None
+    row_operations = 0  # about how many a row by itself takes
 
     def sort(self) -> int:
         """Emit the rows of a sort; the bytes of scratch that one thread needs."""
@@ -66,6 +68,7 @@ class _Sort(RowKernel):
             return self._together(orders[0], None, 0) if self.form else self._keys_alone(orders[0])
         plans = [sort_radix.radix_form(self.row.count, o.bits, with_position=True) for o in orders]
         self.plan = "radix sort with positions: " + ", then ".join(p.text for p in plans[::-1])
+        self.row_operations = sum(p.operations for p in plans)
         held = 4 * self.row.count if len(orders) > 1 else 0  # positions between two sorts
         held = -(-held // 64) * 64
 
@@ -121,6 +124,7 @@ class _Sort(RowKernel):
         """One operand whose elements come back from their keys: nothing else is moved."""
         plan = sort_radix.radix_form(self.row.count, order.bits, with_position=False)
         self.plan = f"radix sort: {plan.text}"
+        self.row_operations = plan.operations
 
         def sorted_row(base: Value) -> None:
             (records, *_) = self._sorted(order, plan, base)
@@ -137,6 +141,7 @@ class _Sort(RowKernel):
 
     def _merged(self, comparator: Computation) -> int:
         self.plan = f"merge sort of positions: rows of {self.row.count} by {comparator.name}"
+        self.row_operations = sort_merge.operations(self.row.count)
 
         def before(base: Value, left: Value, right: Value) -> Value:
             given: list[tuple[Lanes, ...]] = []

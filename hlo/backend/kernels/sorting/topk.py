@@ -108,7 +108,7 @@ class _TopK(RowKernel):
 
         self.each_row(best)
         plan = f"radix sort with positions: {form.text}, of which {self.k} are taken"
-        return self.kernel(plan, self.row.rows, form.scratch_bytes, self.sort_operations())
+        return self.kernel(plan, self.row.rows, form.scratch_bytes, self.row.rows * form.operations)
 
     def _reading(self) -> int:
         return _READ_OPS * self.row.rows * self.row.count

@@ -70,7 +70,7 @@ def test_small_programs_are_one_module() -> None:
 def test_lists_of_kernels_have_no_entry() -> None:
     made = program(chain(90))
     assert made.is_listed
-    assert not any(m.is_glue or ENTRY in m.symbols for m in emit(made))
+    assert not any(ENTRY in m.symbols for m in emit(made))
     table = link_table(made)
     assert [slot for _, slot, _ in table.calls] == [s.slot for s in kernel_steps(made)]
     assert {name for name, _, _ in table.calls} == {symbol(kernel) for kernel in made.kernels}

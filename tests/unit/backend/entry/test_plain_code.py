@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import hlo
 from hlo.backend.compilation import Compilation
@@ -11,6 +12,9 @@ from hlo.backend.entry.kernel_modules import plain_code
 from hlo.backend.entry.llvm_ir import emit
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import STRAIGHT_LINES, Kernel, is_straight
+from hlo.backend.planning.brevity import LOST, LOST_OF_VECTORS, MOST_LOST_US, brief_kernels
+from hlo.backend.planning.program import KernelStep, LoopStep, nested
+from hlo.tools.inputs import made_up_inputs
 
 SCALAR = """HloModule m
 ENTRY e {
@@ -18,6 +22,44 @@ ENTRY e {
   y = f32[] parameter(1)
   s = f32[] sine(x)
   ROOT r = f32[] add(s, y)
+}
+"""
+
+# 100 sums over rows, each in lanes of its own: a loop over rows carries all of them.
+COLUMNS = """HloModule m
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY e {
+  x = f32[48,100] parameter(0)
+  zero = f32[] constant(0)
+  ROOT r = f32[100] reduce(x, zero), dimensions={0}, to_apply=sum
+}
+"""
+LOOP = """HloModule m
+body {
+  s = (s32[], f32[64], f32[64,64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[64] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  m = f32[64,64] get-tuple-element(s), index=2
+  y = f32[64] dot(m, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[64] tanh(y)
+  ROOT r = (s32[], f32[64], f32[64,64]) tuple(next, z, m)
+}
+test {
+  s = (s32[], f32[64], f32[64,64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(50)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  x = f32[64] parameter(0)
+  m = f32[64,64] parameter(1)
+  zero = s32[] constant(0)
+  c = f32[64] cosine(x)
+  s = (s32[], f32[64], f32[64,64]) tuple(zero, c, m)
+  w = (s32[], f32[64], f32[64,64]) while(s), condition=test, body=body
+  ROOT r = f32[64] get-tuple-element(w), index=1
 }
 """
 
@@ -35,7 +77,7 @@ def only_kernel(made: Compilation) -> Kernel:
 
 def test_a_few_lines_that_run_once_are_plain_code() -> None:
     assert [m.is_glue for m in of_length(16).ir] == [True]
-    assert [m.is_glue for m in of_length(4096).ir] == [False], "it has a loop"
+    assert [m.is_glue for m in of_length(1 << 20).ir] == [False], "it has a loop"
 
 
 def test_code_for_files_is_not() -> None:
@@ -49,7 +91,38 @@ def test_loops_functions_and_long_kernels_are_not() -> None:
     function = Compilation(hlo.parse(SCALAR), threads=1, cache=False).program.kernels[0]
     assert function.length > STRAIGHT_LINES or function.globals
     assert not is_straight(function)
-    assert plain_code({"k": short}, is_brief=False) == {}
+    assert plain_code({"k": short}, None) == {}
+
+
+def test_what_takes_little_of_a_run_is_plain_code() -> None:
+    brief = of_length(4096)
+    assert brief_kernels(brief.program) == {0}
+    assert [m.is_glue for m in brief.ir] == [True]
+    assert not brief_kernels(of_length(1 << 20).program)
+
+
+def test_what_a_loop_runs_is_not() -> None:
+    program = Compilation(hlo.parse(LOOP), threads=1, cache=False).program
+    (loop,) = (step for step in program.steps if isinstance(step, LoopStep))
+    inside = {step.kernel for step in nested([loop]) if isinstance(step, KernelStep)}
+    assert inside
+    assert not inside & brief_kernels(program)
+    assert brief_kernels(program), "what the loop begins with runs once"
+
+
+def test_what_carries_many_vectors_is_not() -> None:
+    program = Compilation(hlo.parse(COLUMNS), threads=1, cache=False).program
+    assert LOST * program.cost_us < MOST_LOST_US < LOST_OF_VECTORS * program.cost_us
+    assert not brief_kernels(program)
+
+
+@pytest.mark.parametrize("text", [SCALAR, LOOP, COLUMNS], ids=["scalar", "loop", "columns"])
+def test_plain_code_gives_the_same_bits(text: str) -> None:
+    made = Compilation(hlo.parse(text), threads=1, cache=False)
+    other = Compilation(made.module, threads=1, cache=False)
+    vars(other)["ir"] = tuple(replace(m, is_glue=not m.is_glue) for m in made.ir)
+    values = made_up_inputs(made.module)
+    np.testing.assert_array_equal(made.executable(*values), other.executable(*values))
 
 
 @pytest.mark.parametrize("length", [1, 7, 16, 40, 1000])
