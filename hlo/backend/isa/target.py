@@ -36,7 +36,8 @@ class Target(Struct, frozen=True):
     instruction they come from. schedules: takes those of the kernels that are made, where somebody
     asks for them.
     fills: whether what loads the code fills its tables (ir/table_filling.py). is_small: whether
-    little code is worth more than fast code, where results do not depend on it. seeks_lapack:
+    little code is worth more than fast code, where results do not depend on it. runs_once: whether
+    a run of the program runs it once at the most. seeks_lapack:
     whether LAPACK's routines have to be found in this process; else whoever links the code has
     them all. is_alone: whether one thread runs all of it: what only several make fast is left out,
     where results do not depend on it. is_bounded: whether what instructions say of bounded
@@ -49,6 +50,7 @@ class Target(Struct, frozen=True):
     schedules: Listener | None = None
     fills: bool = True
     is_small: bool = False
+    runs_once: bool = False
     seeks_lapack: bool = True
     is_alone: bool = False
     is_bounded: bool = False
@@ -68,7 +70,9 @@ class Target(Struct, frozen=True):
         """The same for functions that no program decides: without what is of one program. What is
         remembered of it serves all programs, and keeps none of them.
         """
-        return replace(self, schedules=None, made=None, is_alone=False, is_bounded=False)
+        return replace(
+            self, schedules=None, made=None, runs_once=False, is_alone=False, is_bounded=False
+        )
 
     def shown(self, kernel: Kernel, schedule: Callable[[], Any]) -> Kernel:
         """A kernel of that schedule, which is made where somebody asks."""

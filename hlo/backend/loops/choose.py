@@ -20,7 +20,8 @@ from hlo.backend.loops.choose_rows import choose_rows
 from hlo.backend.loops.choose_stages import choose_stages
 from hlo.backend.loops.choose_tails import choose_tail
 from hlo.backend.loops.choose_units import choose_units
-from hlo.backend.loops.domain import domains_of, looped
+from hlo.backend.loops.costs import BRIEF_OPERATIONS, flops
+from hlo.backend.loops.domain import Domain, domains_of, looped
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.in_place import read_apart
 from hlo.backend.loops.nest_schedule import NestSchedule, serial
@@ -46,11 +47,21 @@ def schedules_of(
     schedules = []
     for domain, kept in found:
         first = replace(serial(expression.target, domain, lanes), apart=apart)
-        if _MANY * domain.size <= largest and not domain.trace.reductions:
-            # What lies beside a seam.
-            first = replace(first, is_small=True).because("code: little, as it is of few elements")
+        if why := _little(domain, largest, runs_once=expression.target.runs_once):
+            first = replace(first, is_small=True).because(f"code: little, as {why}")
         schedules.append(_chosen(expression, first, kept))
     return schedules
+
+
+def _little(domain: Domain, largest: int, *, runs_once: bool) -> str:
+    """Why a domain's code is better little than fast; "" where it is not."""
+    if _MANY * domain.size <= largest and not domain.trace.reductions:
+        return "it is of few elements"  # it lies beside a seam
+    if domain.trace.carried or not runs_once:
+        return ""
+    if domain.size + flops([domain]) <= BRIEF_OPERATIONS:
+        return "it is run once, and takes little"
+    return ""
 
 
 def _chosen(expression: Expression, first: NestSchedule, kept: int) -> NestSchedule:

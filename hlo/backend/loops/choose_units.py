@@ -271,10 +271,10 @@ def _unroll(schedule: NestSchedule, vectors: int, *, is_reduction: bool) -> int:
     """Vectors per round of the lane loop; short reductions written out in each are work enough."""
     if schedule.tile is not None or schedule.source is Source.TURNED:
         return 1
+    if schedule.is_small and not schedule.domain.trace.carried:
+        return 1
     if is_reduction:
         return max(1, min(8, vectors))
-    if schedule.is_small:
-        return 1
     weight = schedule.domain.weight
     if schedule.domain.trace.carried:
         trace = schedule.domain.trace

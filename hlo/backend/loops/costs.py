@@ -14,6 +14,10 @@ from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.outputs import Output
 from hlo.indexing.affine import Expr, loop_variables
 
+# Operations of loops that a run of the program runs once, for which it is worth little to be fast:
+# they take about a quarter of a microsecond, and LLVM some 20 for each line.
+BRIEF_OPERATIONS = 1 << 13
+
 
 def flops(domains: Sequence[Domain]) -> int:
     """Operations of all domains, in additions."""

@@ -22,6 +22,7 @@ from msgspec import Struct
 from hlo.analysis.decisions import COLUMNS, GRANULE, decisions_of
 from hlo.analysis.fusibility import MOVEMENT
 from hlo.analysis.reducers import Reducer, reducer_of
+from hlo.backend.loops.costs import BRIEF_OPERATIONS
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.schedule import Axis, Join, Reduction, Role, Source, Tail, Tree, axis_name
 from hlo.backend.loops.trace import trace
@@ -47,6 +48,7 @@ MOST_ROW_OPS, MOST_ROW_READS = 320, 24
 LITTLE_CODE = 96  # Ops that are no longer than a loop around them.
 # Vectors of partial results that hide the latency of a cheap reducer, and of another one.
 _CHEAP_UNROLL, _UNROLL = 4, 2
+_FEW_OPERATIONS = 4  # of a term of a reduction over lanes
 LEAST_ROUNDS = 4  # Of a loop of which only those run that a mask leaves something of.
 _MOST_SEARCHED = 32  # Instructions after a reduction that are looked at.
 _UNROLLED_WINDOW = 32  # Windows up to this size are written without a loop.
@@ -123,7 +125,7 @@ def _across(asked: _Asked, full: int, saved: Collection[Instruction]) -> Reducti
     reduce, reducer, results = asked.reduce, asked.reducer, len(asked.indices)
     *rows, length = reduced_extents(asked.expression, reduce, asked.indices[0])
     lanes = covering(length, full)
-    unroll = _unroll(reducer, -(-length // lanes), results)
+    unroll = 1 if _is_brief(asked) else _unroll(reducer, -(-length // lanes), results)
     is_told = says_sums(asked.expression, reduce) and not rows and lanes <= GRANULE
     if is_told:
         unroll = min(unroll, GRANULE // lanes)
@@ -271,6 +273,14 @@ def _unroll(reducer: Reducer, vectors: int, results: int) -> int:
     """How many vectors of partial results: enough to hide the latency of the reduction."""
     wanted = _CHEAP_UNROLL if reducer.is_cheap else _UNROLL
     return max(1, min(wanted // min(results, wanted), vectors))
+
+
+def _is_brief(asked: _Asked) -> bool:
+    """Whether so few elements are reduced, and once, that a wait for each vector costs less than
+    code for several. A term is taken for a few operations: what they are is not looked at.
+    """
+    elements = asked.reduce.operands[0].shape.size
+    return asked.expression.target.runs_once and elements <= BRIEF_OPERATIONS // _FEW_OPERATIONS
 
 
 def _rounds(reducer: Reducer, kinds: Sequence[DType]) -> bool:

@@ -90,11 +90,12 @@ def implementations(
             opcode = instruction.opcode
             if opcode in SOURCES or opcode in CONTROL or is_forwarding(instruction):
                 continue
-            leaves = of(instruction)
-            key = fingerprints.of(instruction), leaves, target.is_bounded
+            leaves, once = of(instruction), schedule.runs_once(instruction.computation)
+            key = fingerprints.of(instruction), leaves, target.is_bounded, once
             implementation = known.get(key)
             if implementation is None:
-                implementation = implement(instruction, target, makers, leaves)
+                own = replace(target, runs_once=True) if once else target
+                implementation = implement(instruction, own, makers, leaves)
                 known[key] = implementation
             found[instruction] = implementation
     return found

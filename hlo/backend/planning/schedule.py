@@ -91,6 +91,14 @@ class Schedule(Struct, frozen=True, eq=False):
             computation = self.branches[computation][0].computation
         return computation in self.loops
 
+    def runs_once(self, computation: Computation | None) -> bool:
+        """Whether a run of the program runs a computation once at the most: its entry, or a branch
+        there.
+        """
+        while computation in self.branches:
+            computation = self.branches[computation][0].computation
+        return computation is self.module.entry
+
     def operand_sources(self, instruction: Instruction) -> list[Source | None]:
         """What defines each operand leaf, in order."""
         return [

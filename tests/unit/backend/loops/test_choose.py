@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 import hlo
 from hlo.backend.isa.target import Target
@@ -202,3 +203,15 @@ def test_chains_that_can_be_parted_or_are_short_go_alone(steps: int, stages: int
     schedule = chained("znver4", "f64", steps)
     assert len(schedule.stages) == stages
     assert not any("a round, a chain" in remark for remark in schedule.remarks)
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_little"), [("1000", True), ("20000", False), ("4000,64", False)]
+)
+def test_little_work_of_one_run_has_little_code(shape: str, *, is_little: bool) -> None:
+    """The same loop in a loop of the program, or over more, is written for speed."""
+    text = f"  x = f32[{shape}] parameter(0)\n  ROOT r = f32[{shape}] copy(x)"
+    once = schedules_of(*expressed(text, replace(AVX512, runs_once=True)))
+    again = schedules_of(*expressed(text, AVX512))
+    assert [s.is_small for s in once] == [is_little]
+    assert [s.is_small for s in again] == [False]
