@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from hlo.analysis.bands import ALL, Band
-from hlo.backend.ir.arithmetic import add
 from hlo.backend.ir.values import counted, every_lane
-from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.problem.ring import (
     Parts,
     Ring,
@@ -22,6 +21,7 @@ from hlo.backend.kernels.contraction.problem.ring import (
     written,
 )
 from hlo.backend.lanes.row_stores import store_turns
+from hlo.backend.lanes.types import storage_scalar
 from hlo.ir.dtype import DType
 
 
@@ -112,10 +112,10 @@ class Result:
         valid = mask or every_lane(lanes)
         scattered(w, self.dtype, form, address, offsets, valid)
 
-    def store_turns(self, rows: Sequence[Value], index: Value) -> None:
-        """Sums of as many vectors, all lanes 0 of them from element index on, then all lanes 1."""
-        w, count = self.w, len(rows)
-        values: list[Value] = []
-        for k, sums in enumerate(rows):
-            values += self.form((sums,), add(w, index, w.int(k)), count, None)
-        store_turns(w, element_address(w, self.address, index, self.dtype), values)
+    def vector(self, lanes: int) -> str:
+        """The type of so many real elements in memory form."""
+        return vector_of(storage_scalar(self.dtype), lanes)
+
+    def store_turns(self, values: Sequence[Value], index: Value) -> None:
+        """Vectors in memory form, all lanes 0 of them from element index on, then all lanes 1."""
+        store_turns(self.w, element_address(self.w, self.address, index, self.dtype), values)

@@ -112,18 +112,42 @@ class Finishing:
         each(w, tile.first, tile.end, at_row)
 
     def _turned(self, tile: PartialTile, waiting: PartialSums) -> None:
-        """A tile's columns, which follow each other in the result, a vector of all at a time."""
+        """A tile's columns, which follow each other in the result, a vector of all at a time. What
+        a fusion does to them is written once: they wait once more when it is done, where what the
+        result holds has room for that.
+        """
         w, rows, lanes = self.w, self.plan.rows.step, self.ring.lanes
         index = add(w, tile.out_index, times(w, tile.column, rows))
+        waits = self.epilogue is not None and self.epilogue.dtype.bits <= 8 * self.ring.scalar_bytes
+        held = self.result.vector(lanes) if waits else self.ring.vector
 
         def at_vector(v: Value) -> None:
             first = times(w, v, lanes)
-            stages = (waiting.row(w.int(r)) for r in range(rows))
-            places = (advanced(w, stage, first, self.ring.scalar) for stage in stages)
-            sums = [w.load(at, self.ring.vector, self.ring.scalar_bytes) for at in places]
-            self.result.store_turns(sums, add(w, index, times(w, first, rows)))
+            begin = add(w, index, times(w, first, rows))
+
+            def place(row: Value) -> Value:
+                return advanced(w, waiting.row(row), first, self.ring.scalar)
+
+            if waits:
+                each(w, w.int(0), w.int(rows), lambda r: self._finished(place(r), begin, r))
+            places = [place(w.int(r)) for r in range(rows)]
+            values = [w.load(at, held, self.ring.scalar_bytes) for at in places]
+            if not waits:
+                values = [self._form(x, begin, w.int(r)) for r, x in enumerate(values)]
+            self.result.store_turns(values, begin)
 
         each(w, w.int(0), w.int(self.plan.vectors), at_vector)
+
+    def _form(self, sums: Value, begin: Value, row: Value) -> Value:
+        """A vector of a row's sums as what the result holds; its first row's lane 0 is at begin."""
+        index = add(self.w, begin, row)
+        (value,) = self.result.form((sums,), index, self.plan.rows.step, None)
+        return value
+
+    def _finished(self, place: Value, begin: Value, row: Value) -> None:
+        """The same of a vector that waits, in its place."""
+        sums = self.w.load(place, self.ring.vector, self.ring.scalar_bytes)
+        self.w.store(self._form(sums, begin, row), place, self.ring.scalar_bytes)
 
     def called(self, tile: PartialTile) -> Kernel:
         """Like `waiting`, by a function; what is called."""

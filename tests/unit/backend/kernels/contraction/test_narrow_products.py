@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import hlo
+from hlo.backend.compilation import Compilation
 from hlo.driver import emit_stage
 from hlo.machine import named
 from tests.support.covering import covering
@@ -107,12 +108,20 @@ NARROWED = """  c = f32[{n}] parameter(2)
   s = f32[{m},{n}] multiply(d, cc)
   ROOT r = s8[{m},{n}] convert(s)
 """
+WIDE = """  c = f32[{n}] parameter(2)
+  cc = f32[{m},{n}] broadcast(c), dimensions={{1}}
+  s = f32[{m},{n}] multiply(d, cc)
+  ROOT r = f64[{m},{n}] convert(s)
+"""
 
 
 @pytest.mark.parametrize(
     ("tail", "n", "m", "machine"),
     covering(
-        [BIAS, RESIDUAL, WIDENED, TWO, COMPARED, NARROWED], [2, 3, 4, 5, 7, 8], [512, 777], MACHINES
+        [BIAS, RESIDUAL, WIDENED, TWO, COMPARED, NARROWED, WIDE],
+        [2, 3, 4, 5, 7, 8],
+        [512, 777],
+        MACHINES,
     ),
 )
 def test_what_is_done_to_the_sums(tail: str, n: int, m: int, machine: str) -> None:
@@ -163,3 +172,14 @@ def test_which_products_are_made_so(
 ) -> None:
     text = emit_stage(hlo.parse(text_of(dtype, m, n, k)), "loops", machine=named(machine))
     assert ("squares turned" in text and f"for i in {n} by {n}" in text) is is_shown, text
+
+
+def test_what_is_done_to_the_sums_is_written_once() -> None:
+    """Hyperbolic tangents of seven columns are no more code than those of three."""
+
+    def signs(n: int) -> int:
+        module = hlo.parse(text_of("f32", 4096, n, 9, tail=BIAS.format(m=4096, n=n)))
+        made = Compilation(module, machine=named("x86-64-v4"), threads=1, cache=False)
+        return sum(m.text.count("call <16 x float> @llvm.copysign") for m in made.ir)
+
+    assert signs(7) == signs(3) == 1
