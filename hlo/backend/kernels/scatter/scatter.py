@@ -31,7 +31,7 @@ from hlo.backend.loops.schedule import Plan
 from hlo.indexing.affine import row_major_strides
 from hlo.indexing.queries import written_dims
 from hlo.ir.computation import Computation
-from hlo.ir.dtype import DType
+from hlo.ir.dtype import F32, DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.indexing import ScatterAttributes
 
@@ -49,13 +49,15 @@ def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
     w.ret()
     count = len(instruction.operands) // 2
     updates = instruction.operands[count + 1 :]
+    elements = sum(u.shape.size for u in updates)
     made = Kernel(
         w.function(has_entry=True),
         form.units,
         *w.beside,
         must_alias=frozenset((k, k) for k in range(count)),
         bytes_moved=3 * sum(u.shape.size_bytes for u in updates),
-        flops=sum(u.shape.size for u in updates),
+        # Single elements are added one after the other, each in the time of a vector.
+        flops=elements if form.window else elements * target.lanes(F32),
     )
     return target.shown(made, lambda: Plan((form.text,)))
 

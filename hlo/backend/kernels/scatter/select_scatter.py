@@ -32,6 +32,7 @@ from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.schedule import Plan
 from hlo.indexing.reductions import is_inside
 from hlo.ir.computation import Computation
+from hlo.ir.dtype import F32
 from hlo.ir.instruction import Instruction
 from hlo.ops.windows import trimmed
 
@@ -54,7 +55,8 @@ def select_and_scatter_kernel(instruction: Instruction, target: Target) -> Kerne
         form.units,
         *w.beside,
         bytes_moved=2 * x.size_bytes + source.size_bytes,
-        flops=2 * source.size * prod(d.size for d in window.dims),
+        # One number after the other, which take as long as vectors.
+        flops=2 * source.size * prod(d.size for d in window.dims) * target.lanes(F32),
     )
     lines = (f"select, then scatter: {form.source_size} windows a unit, in order",)
     return target.shown(made, lambda: Plan(lines))
