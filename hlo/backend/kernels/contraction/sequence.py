@@ -207,8 +207,10 @@ class ContractionSequence(FactorCalls):
         )
 
     def _turned(self, c: Contraction, ring: Ring) -> Contraction:
-        """Few columns as rows of the exchanged product, copied if they do not lie along depth."""
-        if c.depth[-1].rhs == 1:
+        """Few columns as rows of the exchanged product, copied if they do not lie along depth, or
+        their parts side by side.
+        """
+        if c.depth[-1].rhs == 1 and ring.parts == 1:
             return c.swapped
         packing = columns_along_depth(c, ring)
         place = self._apart(packing, c, "rhs")

@@ -74,7 +74,8 @@ class Operand(Struct, frozen=True):
     """One factor in memory. buffer: its place in the sequence's buffers; offset: of element 0, and
     what the run adds to it. prologue: where its elements are computed when they are read; it is
     seen as an array in the default order. spare: elements behind it whose memory may be read.
-    joined: how a step of depth is several elements, which lie apart.
+    joined: how a step of depth is several elements, which lie apart. apart: of complex numbers in a
+    copy, elements from the real part, which is the dtype's, to the imaginary one.
     """
 
     dtype: DType
@@ -84,6 +85,7 @@ class Operand(Struct, frozen=True):
     prologue: Computed | None = None
     spare: int = 0
     joined: Joined | None = None
+    apart: int = 0
 
     @property
     def read_from(self) -> str:

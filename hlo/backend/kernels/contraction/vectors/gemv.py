@@ -4,7 +4,8 @@
     axpys: out[m, :] += lhs[m, k] * rhs[k, :]         vectors along the columns, sums wait in L1
 
 Both read whole stretches of memory, as bandwidth wants it; neither packs anything. Few columns that
-run along depth are rows of dots, with many results at one distance: `is_turned`. A lane of dots
+run along depth are rows of dots, with many results at one distance: `is_turned`. Complex ones are
+copied for that, both parts apart, so that rows take apart the matrix alone. A lane of dots
 sums DOTS_BLOCK vectors, a column of axpys BLOCK depths (sum_blocks.py), before these sums are added
 to the total: vector_sums.
 """
@@ -46,11 +47,13 @@ from hlo.backend.kernels.contraction.vectors.plan import (
     chains,
     column_blocks,
     dots_cut,
+    dots_rows,
     is_dots,
     row_groups,
 )
 from hlo.backend.kernels.contraction.vectors.streaming import Streaming
 from hlo.backend.lanes.masked import below, first_of
+from hlo.backend.lanes.masked import load as masked_load
 
 
 def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Dots | Axpys:
@@ -99,7 +102,7 @@ class Dots(Streaming):
         if c.n % self.at_once:
             mask = below(w, start, c.n, self.at_once)
         with outside(columns[0]):
-            for rows in row_groups(c.m):
+            for rows in dots_rows(c, self.ring):
                 self._rows(rows, columns, start, mask)
 
     def _rows(
@@ -214,9 +217,12 @@ class Dots(Streaming):
 
     def _of_row(self, row: Value, k: Value, mask: Value | None) -> Parts:
         """A vector of a row's depths."""
-        w, dtype = self.w, self.c.lhs.dtype
+        w, dtype, apart = self.w, self.c.lhs.dtype, self.c.lhs.apart
         at = element_address(w, row, k, dtype)
-        return loaded(w, self.ring, dtype, at, self.ring.lanes, mask)
+        if not apart:
+            return loaded(w, self.ring, dtype, at, self.ring.lanes, mask)
+        places = (at, element_address(w, at, w.int(apart), dtype))
+        return tuple(masked_load(w, self.ring.vector, p, dtype.item_bytes, mask) for p in places)
 
     def _zeros(self, like: list[Value]) -> list[Value]:
         return [self.w.zero(value.type) for value in like]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from hlo.backend.kernels.contraction.problem.nests import DEPTH, SUMS, batches, cached, stored
 from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK, block_sizes
 from hlo.backend.kernels.contraction.vectors.gemv import Axpys, Dots
-from hlo.backend.kernels.contraction.vectors.plan import row_groups, vector_sums
+from hlo.backend.kernels.contraction.vectors.plan import dots_rows, vector_sums
 from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (
     Axis,
@@ -58,11 +58,12 @@ def _dots(stream: Dots) -> Nodes:
     )
     join = Join.TOGETHER if step > 1 else Join.HALVED
     axes = tuple(_depths(stream))
-    together = len(row_groups(c.m)[0]) * step
+    groups = dots_rows(c, stream.ring)
+    together = len(groups[0]) * step
     made = Reduction(
         SUMS, "add of products", axes, 1, together, stream.chains, join=join, reads=_reads(stream)
     )
-    return (Loop(columns, _of_groups(row_groups(c.m), (made, stored(c, stream.epilogue)))),)
+    return (Loop(columns, _of_groups(groups, (made, stored(c, stream.epilogue)))),)
 
 
 def _of_groups(groups: Sequence[range], body: Nodes) -> Nodes:

@@ -21,7 +21,8 @@ LEAST_CONVERTED_ROWS = 3  # Of fewer the numbers of a step wait in registers.
 
 def columns_along_depth(c: Contraction, ring: Ring) -> Packing:
     """One panel, whose lanes are the depths of a column: depth and columns have changed places. A
-    column takes an odd number of cache lines, so that they lie in different sets of the cache.
+    column takes an odd number of cache lines, so that they lie in different sets of the cache. Of
+    complex numbers the real parts come first: they are taken apart once, not for every row.
     """
     per_line = ring.target.machine.line_bytes // ring.scalar_bytes
     lines = -(-c.k // per_line) | 1
@@ -32,13 +33,14 @@ def columns_along_depth(c: Contraction, ring: Ring) -> Packing:
 
 def on_copy(c: Contraction, packing: Packing, place: int) -> Contraction:
     """The contraction whose rhs is that copy, in buffer `place`."""
+    number = partial_type(packing.ring)
     moved = packed_strides([(a.size, a.rhs) for a in c.batch], packing)
     return replace(
         c,
         batch=tuple(replace(a, rhs=step) for a, (_, step) in zip(c.batch, moved, strict=True)),
         columns=_with_rhs(c.columns, packing.k_step),
         depth=_with_rhs(c.depth, 1),
-        rhs=Operand(partial_type(packing.ring), place),
+        rhs=Operand(number.component, place, apart=packing.part_step if number.is_complex else 0),
     )
 
 

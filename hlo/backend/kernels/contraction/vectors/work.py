@@ -15,6 +15,7 @@ from hlo.backend.kernels.contraction.vectors.plan import (
     DEPTHS,
     ROWS_AT_ONCE,
     at_once,
+    dots_rows,
     is_dots,
     row_groups,
 )
@@ -28,13 +29,15 @@ def vector_work(c: Contraction, ring: Ring) -> Work:
     complex numbers are taken apart by an instruction each.
     """
     is_along = is_dots(c, ring)
-    groups = len(row_groups(c.m)) if is_along or ring.parts > 1 else 1
+    grouped = dots_rows(c, ring) if is_along else row_groups(c.m)
+    groups = len(grouped) if is_along or ring.parts > 1 else 1
     rows, parts = -(-c.m // groups), ring.parts
     products = rows * parts**2 * instructions(ring)
     if is_along:
         columns = at_once(c, ring)
         vectors = c.n * -(-c.k // ring.lanes)
         loads = parts * (rows + columns) / columns
+        products += 0 if parts == 1 else parts if c.lhs.apart else loads
         sums = float(c.batches * c.m * c.n * parts)
     else:
         vectors, loads, sums = c.k * -(-c.n // ring.lanes), 0.0, 0.0
