@@ -90,7 +90,8 @@ class Rates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a core does in a cycle, and how many it waits; of processors since Haswell and Zen.
 
-    operations, loads: of vectors, begun in a cycle; dots: dot products among these; bf16_dots: of
+    path_bytes: of the vectors that are counted; what is longer takes several turns. operations,
+    loads: of vectors, begun in a cycle; dots: dot products among these; bf16_dots: of
     bf16 among these on x86 (0.5: one in two cycles); squares: products of two rows by two columns,
     each of as much work as two dot products (LLVM's model of Neoverse N2 has as many of both, for
     integers and for bf16). tiled: operations of a matrix unit on elements of 16 bits in the time of
@@ -100,6 +101,7 @@ class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     meanwhile.
     """
 
+    path_bytes: Annotated[int, Meta(ge=8, le=1024)] = 64
     operations: _Count = 2
     loads: _Count = 2
     dots: _Count = 2
@@ -204,6 +206,11 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return replace(self, features=self.features - self.flushing)
 
     @property
+    def turns(self) -> int:
+        """How many of its operations in a cycle one on a whole vector is."""
+        return -(-self.vector_bytes // self.cycles.path_bytes)
+
+    @property
     def dropped(self) -> frozenset[str]:
         """Features that the triple may stand for and that code does without all the same."""
         return self.flushing - self.features
@@ -266,25 +273,25 @@ _CASCADE = _V4 | {"avx512vnni"}
 _ICE = _CASCADE | {"avx512bitalg", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vpopcntdq"}
 _ZEN4 = _ICE | {"avx512bf16"}
 _ZEN5 = _ZEN4 | {"avxvnni"}
-# Measured on two virtual cores of one EPYC: a loop of two chunks took 0.2 us more than one of them,
-# and each core read 8 bytes in a nanosecond of what the other one wrote. One time in five the host
-# had put the cores further apart (a line went to and fro in 0.5 to 3 us instead of 0.2): then the
-# loop takes some 2 us more.
-_ZEN4_RATES = Rates(share_us=0.5, crossing_bytes=8_000)
+# Measured on two virtual cores of one EPYC at 3.7 GHz. A core reads 215 GB/s from its first cache,
+# 115 from its second, 80 to 95 from the shared one, 25 from memory (both 34 to 37), and 50 to 85 of
+# what the other one wrote, 0.18 us after it did; products of f32 reach 117 GFLOP/s, and so many of
+# 256 bits begin in a cycle as of other processors of 512: FMAs and dot products of bf16 and bytes
+# 2, loads 2 (stores 1). On another EPYC the host had put the cores further apart one time in five
+# (a line went to and fro in 0.5 to 3 us instead of 0.2): then a loop takes some 2 us more.
+_ZEN4_CYCLES = Cycles(path_bytes=32)
+_ZEN4_RATES = Rates(
+    memory_bytes=25_000, cached_bytes=100_000, cached_factor_bytes=115_000, copied_bytes=12_500,
+    packed_bytes=25_000, crossing_bytes=50_000, contracted_ops=115_000, share_us=0.25,
+)  # fmt: skip
 # Measured on two virtual cores of one EPYC at 4.1 GHz. A core reads 530 GB/s from its first cache,
 # 200 to 230 from its second, 120 from the shared one, 41 from memory (both 54), and 60 to 100 of
 # what the other one wrote, 0.13 to 0.29 us after it did; products of f32 reach 231 GFLOP/s.
 _ZEN5_RATES = Rates(
-    memory_bytes=40_000,
-    cached_bytes=180_000,
-    cached_factor_bytes=220_000,
-    copied_bytes=20_000,
-    packed_bytes=40_000,
-    crossing_bytes=60_000,
-    elementwise_ops=60_000,
-    contracted_ops=230_000,
+    memory_bytes=40_000, cached_bytes=180_000, cached_factor_bytes=220_000, copied_bytes=20_000,
+    packed_bytes=40_000, crossing_bytes=60_000, elementwise_ops=60_000, contracted_ops=230_000,
     share_us=0.25,
-)
+)  # fmt: skip
 # Measured on Emerald Rapids: VDPBF16PS took 0.74 ns where an FMA took 0.18.
 _GOLDEN_COVE = Cycles(bf16_dots=0.5)
 _SAPPHIRE = _ZEN4 | {"amx-bf16", "amx-int8", "amx-tile", "avx512fp16", "avxvnni"}
@@ -322,7 +329,7 @@ _ALL = (
     Machine(name="icelake-server", triple=X86, features=_ICE, vector_bytes=64,
             processors=("icelake-client", "rocketlake", "tigerlake")),
     Machine(name="znver4", triple=X86, features=_ZEN4, vector_bytes=64, caches=_ZEN4_CACHES,
-            rates=_ZEN4_RATES),
+            rates=_ZEN4_RATES, cycles=_ZEN4_CYCLES),
     Machine(name="znver5", triple=X86, features=_ZEN5, vector_bytes=64, caches=_ZEN5_CACHES,
             rates=_ZEN5_RATES),
     Machine(name="sapphirerapids", triple=X86, features=_SAPPHIRE, vector_bytes=64,
@@ -358,22 +365,9 @@ _COUNTED_ON = {
 # What vectors can do: by these a processor's description is found, since a hypervisor may hide any
 # of the others.
 _OF_VECTORS = (
-    "amx",
-    "avx",
-    "bf16",
-    "dotprod",
-    "f16c",
-    "fma",
-    "fullfp16",
-    "i8mm",
-    "neon",
-    "rva23",
-    "simd128",
-    "sse",
-    "ssse",
-    "vfp",
-    "zve",
-)
+    "amx", "avx", "bf16", "dotprod", "f16c", "fma", "fullfp16", "i8mm", "neon", "rva23", "simd128",
+    "sse", "ssse", "vfp", "zve",
+)  # fmt: skip
 
 
 def _vectors(machine: Machine) -> set[str]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hlo
+from hlo.backend.ir.work import speeds_of
 from hlo.backend.isa.avx512 import Avx512
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
@@ -54,6 +55,16 @@ def test_a_processor_whose_features_are_hidden_costs_what_it_costs() -> None:
     assert (narrow.vector_bytes, narrow.registers) == (32, 16)
     for unknown in ("a-name-to-come", "generic", "x86-64", "cortex-a72"):
         assert described(whole.triple, seen, unknown) == described(whole.triple, seen)
+
+
+def test_what_is_longer_than_a_processors_paths_takes_turns() -> None:
+    """Zen 4 has paths of 256 bits: a sum of 512 begins in each cycle and waits four of them."""
+    four, five = NAMED["znver4"], NAMED["znver5"]
+    assert (four.turns, five.turns, NAMED["x86-64-v3"].turns) == (2, 1, 1)
+    assert with_features(four, "-avx512f").turns == 1
+    for machine, products in ((four, 4), (five, 8)):
+        speeds = speeds_of(machine)
+        assert speeds.wait_us * speeds.instructions == pytest.approx(products)
 
 
 def test_zen_5_is_told_from_zen_4_by_what_it_is_called_or_has() -> None:
@@ -118,7 +129,8 @@ def test_named_machines_have_the_common_rates_until_they_are_measured() -> None:
     zen = {"znver4", "znver5"}
     assert measured == zen
     for machine in NAMED.values():
-        assert (machine.cycles == COMMON.cycles) == ("amx-bf16" not in machine.features)
+        is_other = "amx-bf16" in machine.features or machine.name == "znver4"
+        assert (machine.cycles != COMMON.cycles) == is_other
         # The manuals of Arm's processors and of Zen say their caches; nobody knows what runs
         # WebAssembly.
         is_common = machine.architecture in ("x86_64", "wasm32") and machine.name not in zen

@@ -73,7 +73,7 @@ def speeds_of(machine: Machine) -> Speeds:
         (2 * last.bytes, rates.memory_bytes),
     )
     instructions = rates.contracted_ops / (2 * (machine.vector_bytes // 4))
-    wait_us = machine.cycles.latency * machine.cycles.operations / instructions
+    wait_us = machine.cycles.latency * machine.cycles.operations / machine.turns / instructions
     lanes = machine.vector_bytes // 4
     tiles = instructions * lanes * machine.cycles.tiled / WORDS_OF_A_TILE
     return Speeds(instructions, wait_us, reads, rates.call_us, rates.share_us, tiles)

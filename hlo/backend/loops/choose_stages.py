@@ -103,7 +103,8 @@ def _abreast(
     assert vector is not None, "there are lanes"
     if schedule.is_small or schedule.domain.trace.carried:
         return schedule
-    work = sum(OPS[m.opcode].cost.operations for m in order) // machine.cycles.operations
+    operations = sum(OPS[m.opcode].cost.operations for m in order)
+    work = operations * machine.turns // machine.cycles.operations
     registers = max(-(-vector.step // machine.lanes(m.shape.dtype)) for m in order)
     alive = _most_alive(expression, order)
     vectors = 1
