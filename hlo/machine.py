@@ -77,6 +77,7 @@ class Rates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     copied_bytes: _Count = 10_000
     packed_bytes: _Count = 20_000
     crossing_bytes: _Count = 5_000
+    taken_bytes: _Count = 10_000
     awaited_bytes: _Count = 4096
     elementwise_ops: _Count = 30_000
     contracted_ops: _Count = 120_000
@@ -275,10 +276,10 @@ _ZEN4 = _ICE | {"avx512bf16"}
 _ZEN5 = _ZEN4 | {"avxvnni"}
 # Measured on two virtual cores of one EPYC at 3.7 GHz. A core reads 215 GB/s from its first cache,
 # 115 from its second, 80 to 95 from the shared one, 25 from memory (both 34 to 37), and 50 to 85 of
-# what the other one wrote, 0.18 us after it did; products of f32 reach 117 GFLOP/s, and so many of
-# 256 bits begin in a cycle as of other processors of 512: FMAs and dot products of bf16 and bytes
-# 2, loads 2 (stores 1). On another EPYC the host had put the cores further apart one time in five
-# (a line went to and fro in 0.5 to 3 us instead of 0.2): then a loop takes some 2 us more.
+# what the other one wrote, 0.18 us after it did; it writes 10 where that one has read. Products of
+# f32 reach 117 GFLOP/s: as many FMAs, dot products and loads of 256 bits begin in a cycle as of 512
+# elsewhere. On another EPYC the host had put the cores further apart one time in five (a line went
+# to and fro in 0.5 to 3 us instead of 0.2): then a loop takes some 2 us more.
 _ZEN4_CYCLES = Cycles(path_bytes=32)
 _ZEN4_RATES = Rates(
     memory_bytes=25_000, cached_bytes=100_000, cached_factor_bytes=115_000, copied_bytes=12_500,

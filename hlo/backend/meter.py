@@ -107,8 +107,9 @@ class Meter:
         wait_us = median(self._waits) / WAIT_ROUNDS
         tiles = median(self._tiles) if self._tiles else speeds_of(self._machine).tiles
         return Speeds(
-            median(self._instructions), wait_us, reads, rates.call_us, rates.share_us, tiles
-        )
+            median(self._instructions), wait_us, reads, rates.call_us, rates.share_us, tiles,
+            rates.taken_bytes,
+        )  # fmt: skip
 
     def limits(self) -> Limits:
         """The same of all threads together: bytes that are read from each cache and from memory,

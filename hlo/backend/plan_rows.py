@@ -91,13 +91,15 @@ def plan_rows(
     found: dict[Instruction, list[PlanKernel]] = {}
     lines: dict[Instruction, str] = {}
     planned: set[Instruction] = set()
+    shared = {s.instruction for s, _ in timed if isinstance(s, KernelStep) and s.chunks > 1}
     for step, time in timed:
         if not isinstance(step, KernelStep) or not time.calls:
             continue
         kernel = program.kernels[step.kernel]
         if kernel.work is not None:
             planned.add(step.instruction)
-        estimate = time.calls * estimate_us(kernel, step, program.threads, speeds)
+        readers = program.threads if step.instruction in shared else 1
+        estimate = time.calls * estimate_us(kernel, step, program.threads, speeds, readers)
         shown = PlanKernel(time.us, estimate, _lines(kernel, made))
         found.setdefault(step.instruction, []).append(shown)
         lines[step.instruction] = time.line
@@ -110,14 +112,16 @@ def plan_rows(
 
 
 def estimate_us(
-    kernel: Kernel, step: KernelStep, threads: int, speeds: Mapping[int, Speeds]
+    kernel: Kernel, step: KernelStep, threads: int, speeds: Mapping[int, Speeds], readers: int
 ) -> float:
-    """Of one call. A kernel that says no work reads and writes a stream."""
+    """Of one call, what it hands on read by so many threads. A kernel that says no work reads and
+    writes a stream.
+    """
     lanes = host_target().vector_bytes // 4
     moved = kernel.bytes_moved
     stream = Work(kernel.flops / lanes, moved=moved, reach=moved, is_stream=True)
     own = speeds[threads if step.chunks > 1 else 1]
-    return estimated_us(kernel.work or stream, step.units, step.chunks, threads, own)
+    return estimated_us(kernel.work or stream, step.units, step.chunks, threads, own, readers)
 
 
 def _lines(kernel: Kernel, made: Schedules) -> tuple[str, ...]:

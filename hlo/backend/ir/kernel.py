@@ -25,8 +25,9 @@ class Work(Struct, frozen=True):
     themselves; fetched: the same of what was asked for ahead; packed: instructions on vectors that
     this takes; shared, shared_packed: of what `runs` of units have packed, each before its first
     unit. moved: bytes that are read where they lie; streamed: that come and leave meanwhile, of
-    results, which are read and written, and of rows that are asked for ahead; reach: all that is
-    worked on. is_stream: whether what is moved comes in long runs, which processors foresee.
+    results, which are read and written, and of rows that are asked for ahead; handed: bytes that
+    are written for kernels of which each thread reads them; reach: all that is worked on.
+    is_stream: whether what is moved comes in long runs, which processors foresee.
     """
 
     instructions: float = 0.0
@@ -41,6 +42,7 @@ class Work(Struct, frozen=True):
     runs: int = 1
     moved: float = 0.0
     streamed: float = 0.0
+    handed: float = 0.0
     reach: int = 0
     is_stream: bool = False
 

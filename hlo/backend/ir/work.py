@@ -7,6 +7,7 @@
                     + fetched / near + moved * (1 / read - 1 / near)
                     or streamed / read, where that is longer
     a stream:       the greater of its instructions' and its bytes' time, BESIDE of the other one
+    on each:        handed / taken, where several threads read it
 
 `speed`: instructions in a microsecond, `wait`: until the next of a chain can begin; `read`: bytes
 in a microsecond from what holds all that is worked on, `near`: from the first cache. Everything but
@@ -42,6 +43,7 @@ class Speeds(Struct, frozen=True):
     call_us: float
     share_us: float
     tiles: float = 1.0  # products of two tiles on matrix units, in a microsecond
+    taken: float = 1e9  # bytes in a microsecond that are written where another core has read
 
     def read(self, reach: int) -> float:
         """Bytes in a microsecond where `reach` are worked on: between two known sizes by the
@@ -76,12 +78,17 @@ def speeds_of(machine: Machine) -> Speeds:
     wait_us = machine.cycles.latency * machine.cycles.operations / machine.turns / instructions
     lanes = machine.vector_bytes // 4
     tiles = instructions * lanes * machine.cycles.tiled / WORDS_OF_A_TILE
-    return Speeds(instructions, wait_us, reads, rates.call_us, rates.share_us, tiles)
+    return Speeds(
+        instructions, wait_us, reads, rates.call_us, rates.share_us, tiles, rates.taken_bytes
+    )
 
 
-def estimated_us(work: Work, units: int, chunks: int, threads: int, speeds: Speeds) -> float:
+def estimated_us(
+    work: Work, units: int, chunks: int, threads: int, speeds: Speeds, readers: int = 1
+) -> float:
     """The time of a kernel whose units are claimed in chunks by so many threads. speeds: of one of
-    these.
+    these; readers: threads that read what is handed on, each of which holds the lines until they
+    are written again.
     """
     read, near = speeds.read(work.reach), speeds.reads[0][1]
     products = max(work.instructions / speeds.instructions, work.chain * speeds.wait_us)
@@ -95,6 +102,7 @@ def estimated_us(work: Work, units: int, chunks: int, threads: int, speeds: Spee
         waiting = work.moved * max(1 / read - 1 / near, 0.0)
         own = arithmetic + waiting + work.copied / read + work.fetched / near
         own = max(own, work.streamed / read)
+    own += work.handed / speeds.taken if readers > 1 else 0.0
     if chunks < 2 or threads < 2:
         return speeds.call_us + own + shared
     rounds = -(-chunks // threads)

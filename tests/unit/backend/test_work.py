@@ -57,6 +57,16 @@ def test_threads_share_units_and_pack_what_theirs_share() -> None:
     )
 
 
+def test_what_is_handed_on_is_taken_back_from_those_who_read_it() -> None:
+    speeds = Speeds(100.0, 0.04, ((1 << 10, 80.0),), 0.5, 2.0, taken=10.0)
+    copy = Work(moved=800, handed=400, reach=1, is_stream=True)
+    alone = estimated_us(copy, 8, 1, 2, speeds)
+    assert alone == pytest.approx(0.5 + 10), "one thread reads it"
+    assert estimated_us(copy, 8, 1, 2, speeds, readers=2) == pytest.approx(alone + 40)
+    shared = estimated_us(copy, 8, 2, 2, speeds, readers=2)
+    assert shared == pytest.approx(0.5 + 2 + (10 + 40) / 2), "each takes its own half back"
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_descriptions_have_speeds(name: str) -> None:
     speeds = speeds_of(NAMED[name])

@@ -38,8 +38,10 @@ class Calls:
 
     def call(self, kernel: Kernel, schedule: Made, *buffers: int, is_early: bool = False) -> None:
         """One more kernel."""
-        if kernel.work is None:
-            kernel = replace(kernel, work=copy_work(kernel.bytes_moved, self.reach))
+        work = kernel.work or copy_work(kernel.bytes_moved)
+        if not work.reach:
+            work = replace(work, reach=self.reach)
+        kernel = replace(kernel, work=work)
         self.target.shown(kernel, schedule)
         self.calls.append(KernelCall(kernel, buffers, is_early=is_early))
 

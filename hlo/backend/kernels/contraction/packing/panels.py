@@ -11,6 +11,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.packing.assembly_copies import CHUNK, is_assembly, packed
 from hlo.backend.kernels.contraction.packing.form import Packing, PanelRange
+from hlo.backend.kernels.contraction.packing.work import packing_work
 from hlo.backend.kernels.contraction.problem.addressing import moved
 from hlo.backend.kernels.contraction.problem.axes import Axes, Operand, extent
 from hlo.backend.kernels.contraction.problem.offsets import element_0, offsets_of
@@ -48,7 +49,8 @@ def packing_kernel(
     ranged(w, BEGIN, END, unit)
     bytes_moved = 2 * extent(batch) * packing.size_bytes
     code, is_glue = w.kernel_function(), is_assembly(packing)
-    return Kernel(code, units, *w.beside, bytes_moved=bytes_moved, is_glue=is_glue)
+    work = packing_work(packing, batch, checks=checks)
+    return Kernel(code, units, *w.beside, bytes_moved=bytes_moved, is_glue=is_glue, work=work)
 
 
 def shares(packing: Packing) -> tuple[int, int]:

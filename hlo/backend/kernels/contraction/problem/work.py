@@ -49,8 +49,8 @@ def factor_bytes(c: Contraction, side: str) -> int:
     return round(prod(sizes) * factor.read_bytes)
 
 
-def copy_work(moved: int, reach: int) -> Work:
+def copy_work(moved: int) -> Work:
     """Of a kernel that checks a factor or makes it ready: a stream of bytes that it reads and
     writes, of all that the product works on.
     """
-    return Work(moved=moved, reach=reach, is_stream=True)
+    return Work(moved=moved, is_stream=True)

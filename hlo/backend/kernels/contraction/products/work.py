@@ -5,13 +5,9 @@ ProductPlan --product_work--> Work, which speeds turn into time (backend/ir/work
 
 from __future__ import annotations
 
-from math import log2
-
 from hlo.backend.ir.kernel import Work
-from hlo.backend.kernels.contraction.packing.form import Packing
-from hlo.backend.kernels.contraction.packing.runs import runs_met
-from hlo.backend.kernels.contraction.packing.strided import stretch_of
-from hlo.backend.kernels.contraction.problem.axes import Axes, extent
+from hlo.backend.kernels.contraction.packing.work import read_and_made
+from hlo.backend.kernels.contraction.problem.axes import extent
 from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.backend.kernels.contraction.problem.work import factor_bytes, instructions, reach
 from hlo.backend.kernels.contraction.products.band_limits import share_of
@@ -19,16 +15,9 @@ from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.row_prefetch import row_prefetch_bytes
 from hlo.machine import COMMON
 
-COPIED = 2  # Instructions for a vector that is packed: it is loaded and stored.
-JOINED = 3  # For a part of words: it is widened as it is loaded, shifted, and joined.
-CHECKED = 3  # To see whether a vector of words has subnormal numbers.
 # What a vector of finished sums takes that does not go to the result as it is: it is stored and
 # loaded again, as half a vector or masked.
 FINISHED = 8
-# Pieces of rows shorter than a page are read so many times as slowly as a stream: what asks for a
-# stream ahead begins anew with each.
-PIECES = 2
-PAGE_BYTES = 4096
 
 
 def product_work(plan: ProductPlan, *, is_direct: bool = True, checks: bool = False) -> Work:
@@ -67,41 +56,6 @@ def _of_a_depth(rows: int, vectors: int, ring: Ring) -> float:
     return max(products, loads)
 
 
-def _packing(
-    packing: Packing, batch: Axes, panels: int, times: int = 1, *, checks: bool = False
-) -> tuple[float, float]:
-    """Bytes that are read where a factor is packed for so many batches, so many panels at a time,
-    so many times; instructions that it takes: a square of vectors that lies across is turned by
-    shuffles, halves, quarters and so on of each; elements that are no runs are gathered one by one.
-    """
-    source, ring = packing.source, packing.ring
-    elements = float(times * source.size * extent(batch))
-    vectors = elements * ring.parts / ring.lanes
-    is_read = source.is_free_contiguous or packing.by_rows or runs_met(packing)
-    if source.joined is not None:
-        instructions = (JOINED * source.joined.group + CHECKED * checks) * vectors
-    elif is_read or stretch_of(packing):
-        instructions = COPIED * vectors
-    elif source.is_depth_contiguous:
-        instructions = (COPIED + log2(ring.lanes)) * vectors
-    else:
-        instructions = COPIED * elements
-    return elements * source.number_bytes * _in_pieces(packing, panels), instructions
-
-
-def _in_pieces(packing: Packing, panels: int) -> float:
-    """How many times as long as a stream a factor takes of which so many panels are read at a time,
-    where these are pieces of rows of which others read the rest.
-    """
-    source, line_bytes = packing.source, packing.ring.target.machine.line_bytes
-    size = panels * packing.panels.step
-    run = size * source.number_bytes
-    is_row = source.is_free_contiguous and len(source.depth) == 1
-    if not is_row or size >= source.free_size or run >= PAGE_BYTES:
-        return 1.0
-    return PIECES * (run + line_bytes - source.dtype.item_bytes) / run
-
-
 def _in_place(plan: ProductPlan) -> float:
     """Bytes of the factors that tiles read where they lie, once: a batch stays near."""
     c = plan.contraction
@@ -121,10 +75,10 @@ def _copied(plan: ProductPlan, *, checks: bool) -> tuple[float, float]:
     c, lhs, rhs = plan.contraction, plan.lhs_packing, plan.rhs_packing
     found = [(0.0, 0.0)]
     if plan.lhs is Reading.IN_TILE:
-        found.append(_packing(lhs, c.batch, plan.group, plan.column_blocks))
+        found.append(read_and_made(lhs, c.batch, plan.group, plan.column_blocks))
     if plan.rhs is Reading.IN_UNIT and not plan.shared_bytes and not plan.packs_in_tiles:
         again = plan.row_blocks if plan.column_blocks > 1 or plan.depth_first else 1
-        found.append(_packing(rhs, c.batch, plan.panels_per_block, again, checks=checks))
+        found.append(read_and_made(rhs, c.batch, plan.panels_per_block, again, checks=checks))
     return sum(of for of, _ in found), sum(instructions for _, instructions in found)
 
 
@@ -133,9 +87,10 @@ def _shared(plan: ProductPlan, *, checks: bool) -> tuple[tuple[float, float], in
     c = plan.contraction
     if plan.shared_bytes:
         own = tuple(a for a in c.batch if a.rhs)
-        packed = _packing(plan.rhs_packing, own, plan.panels_per_block, checks=checks)
+        packed = read_and_made(plan.rhs_packing, own, plan.panels_per_block, checks=checks)
         return packed, plan.shared_runs
     if plan.lhs is Reading.IN_UNIT:
         own = tuple(a for a in c.batch if a.lhs)
-        return _packing(plan.lhs_packing, own, plan.tiles_per_block), plan.row_blocks * extent(own)
+        packed = read_and_made(plan.lhs_packing, own, plan.tiles_per_block)
+        return packed, plan.row_blocks * extent(own)
     return (0.0, 0.0), 1

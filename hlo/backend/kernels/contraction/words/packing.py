@@ -11,9 +11,10 @@ from math import prod
 from hlo.backend.ir.arithmetic import add, advanced, split_index, strided, times
 from hlo.backend.ir.control import ranged
 from hlo.backend.ir.functions import BEGIN, END
-from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.kernel import Kernel, Work
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.packing.work import COPIED, JOINED
 from hlo.backend.kernels.contraction.problem.elements import held
 from hlo.backend.kernels.contraction.problem.offsets import address_0
 from hlo.backend.kernels.contraction.problem.ring import element_address
@@ -33,7 +34,14 @@ def words_kernel(words: Words, target: Target) -> Kernel:
     ranged(w, BEGIN, END, copy.unit)
     elements = prod(size for size, _ in words.axes)
     moved = elements * words.source.dtype.item_bytes + words.size_bytes
-    return Kernel(w.kernel_function(), copy.units, *w.beside, bytes_moved=moved)
+    work = Work(_instructions(words), moved=moved, handed=words.size_bytes, is_stream=True)
+    return Kernel(w.kernel_function(), copy.units, *w.beside, bytes_moved=moved, work=work)
+
+
+def _instructions(words: Words) -> float:
+    """On vectors of words, each joined of parts that lie apart, or copied as it lies."""
+    vectors = prod(words.sizes) / _lanes(words)
+    return vectors * (COPIED if words.is_along_depth else JOINED * words.dot.group)
 
 
 def words_schedule(words: Words, side: str) -> LoopSchedule:

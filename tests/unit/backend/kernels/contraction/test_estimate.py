@@ -8,13 +8,8 @@ import hlo
 from hlo.backend.ir.kernel import Work
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
-from hlo.backend.kernels.contraction.products.work import (
-    CHECKED,
-    COPIED,
-    FINISHED,
-    JOINED,
-    PIECES,
-)
+from hlo.backend.kernels.contraction.packing.work import CHECKED, COPIED, JOINED, PIECES
+from hlo.backend.kernels.contraction.products.work import FINISHED
 from hlo.backend.kernels.contraction.vectors.plan import DEPTHS
 from hlo.backend.kernels.contraction.vectors.work import STORED
 from hlo.ir import dtype as dt
@@ -222,3 +217,15 @@ def test_sums_that_wait_in_the_first_cache_are_stored_after_some_rows() -> None:
     vectors = 1024 * 2048 / 16
     assert one.instructions == (1 + 1 + STORED / DEPTHS) * vectors
     assert four.instructions == (4 + 1 + 4 * STORED / DEPTHS) * vectors
+
+
+def test_copies_are_handed_on_whole() -> None:
+    """A factor that is turned or becomes words before the product: its bytes, and what it takes."""
+    left, right, *_ = works(512, 512, 512, dt.S8, dt.S32)
+    assert left.handed == right.handed == 512 * 512
+    assert left.instructions == COPIED * 512 * 512 / 64, "its rows are words as they lie"
+    assert right.instructions == 4 * JOINED * 512 * 512 / 64, "its words have a part of four rows"
+    columns, product = works(2048, 4, 1024, dt.F32, dt.F32)
+    assert columns.handed >= 4 * 1024 * 4
+    assert columns.instructions > 0
+    assert not product.handed
