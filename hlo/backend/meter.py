@@ -61,8 +61,10 @@ class Meter:
         self._memory = _memory()
         self._sinks = [np.zeros(self._lanes, np.float32) for _ in range(threads)]
         sizes = [threads * self._machine.first_cache.bytes // 2]
-        while 2 * sizes[-1] <= READ_BYTES:
-            sizes.append(2 * sizes[-1])
+        while 2 * (size := sizes[-1]) <= READ_BYTES:
+            # Beyond a core's own caches speeds fall within less than twice the size.
+            is_near = size < threads * self._machine.second_cache.bytes
+            sizes += [2 * size] if is_near else [3 * size // 2, 2 * size]
         self._instructions: list[float] = []
         self._tiles: list[float] | None = None if matrix_product(target) is None else []
         self._waits: list[float] = []

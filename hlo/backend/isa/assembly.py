@@ -64,6 +64,10 @@ class Assembly(Struct, frozen=True):
         """A vector to memory; what is masked off stays as it was."""
         return f"vmovup{self.kind} {self.register(number)}, {at}{_MASK if is_masked else ''}"
 
+    def store_past(self, number: int, at: str) -> str:
+        """A vector to memory past the caches, at a multiple of its bytes."""
+        return f"vmovntp{self.kind} {self.register(number)}, {at}"
+
     def fetch(self, at: str) -> str:
         """A hint that a line will be read: it comes to the second-level cache."""
         return f"prefetcht1 {at}"
@@ -160,6 +164,10 @@ class Assembly(Struct, frozen=True):
         """As if the number had been taken off."""
         return f"cmpq $${number}, {operand}"
 
+    def test_multiple(self, power: int, operand: str) -> str:
+        """Nothing is left where the operand is a multiple of a power of two."""
+        return f"testq $${power - 1}, {operand}"
+
     def again(self, label: int) -> str:
         """Back while something is left."""
         return f"jne {label}b"
@@ -171,6 +179,14 @@ class Assembly(Struct, frozen=True):
     def on_if_none(self, label: int) -> str:
         """Forward where nothing is left."""
         return f"je {label}f"
+
+    def on_if_some(self, label: int) -> str:
+        """Forward where something is left."""
+        return f"jne {label}f"
+
+    def on(self, label: int) -> str:
+        """Forward."""
+        return f"jmp {label}f"
 
 
 def write(

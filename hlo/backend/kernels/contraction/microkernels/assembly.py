@@ -33,6 +33,7 @@ UNROLLED = 16  # The least products of a round of the inner loop.
 # Where the count that falls with each block begins; below it there is something to set aside.
 BEFORE = 2
 NEXT_BLOCK, FIRST_ASIDE, SET_ASIDE, ALL_ADDED = 6, 7, 8, 9  # Labels; those of loops are 1 to 3.
+IS_APART, ALL_STORED = 4, 5
 
 
 class DepthLoop(Struct, frozen=True):
@@ -50,7 +51,8 @@ class AssemblyTile(Struct, frozen=True):
     last_lanes: lanes of the last vector that exist, 0: all; is_rhs_masked, is_out_masked: where no
     others may be touched. ahead_bytes: how far each depth moves on in what is asked for ahead;
     ahead_lines: how many lines it asks for there, 0: all that it moves over. panel_step: bytes from
-    depth to depth of a panel to which the columns go as well, 0: there is none.
+    depth to depth of a panel to which the columns go as well, 0: there is none. streams: whether
+    the sums go past the caches, where the tile begins with a line of memory.
     """
 
     ring: Ring
@@ -67,6 +69,7 @@ class AssemblyTile(Struct, frozen=True):
     ahead_bytes: int = 0
     ahead_lines: int = 0
     panel_step: int = 0
+    streams: bool = False
 
     @property
     def unroll(self) -> int:
@@ -264,9 +267,17 @@ class _Text:
             yield words.label(ALL_ADDED)
         if tile.adds:
             yield from self._added(self.out, tile.out_row, is_masked=tile.is_out_masked)
+        if tile.streams:
+            yield words.test_multiple(tile.ring.target.machine.line_bytes, self.out)
+            yield words.on_if_some(IS_APART)
+            for number, (offset, _) in enumerate(self._vector_offsets(tile.out_row)):
+                yield words.store_past(number, f"{offset}({self.out})")
+            yield from (words.on(ALL_STORED), words.label(IS_APART))
         for number, (offset, is_short) in enumerate(self._vector_offsets(tile.out_row)):
             masked = tile.is_out_masked and is_short
             yield words.store(number, f"{offset}({self.out})", is_masked=masked)
+        if tile.streams:
+            yield words.label(ALL_STORED)
         yield words.leave()
 
     @property

@@ -58,8 +58,11 @@ def _in_pieces(packing: Packing, panels: int) -> float:
 
 
 def packing_work(packing: Packing, batch: Axes, *, checks: bool) -> Work:
-    """Of a kernel that packs all panels of a factor for the kernels behind it."""
-    count = packing.panels.count
+    """Of a kernel that packs all panels of a factor for the kernels behind it, of which each thread
+    reads those of other batches.
+    """
+    count, batches = packing.panels.count, extent(batch)
     read, instructions = read_and_made(packing, batch, count, checks=checks)
-    written = float(extent(batch) * packing.size_bytes)
-    return Work(instructions, moved=read + written, handed=written, is_stream=True)
+    written = float(batches * packing.size_bytes)
+    handed = written if batches == 1 else 0.0
+    return Work(instructions, moved=read + written, handed=handed, is_stream=True)

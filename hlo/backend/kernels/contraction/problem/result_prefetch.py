@@ -23,11 +23,19 @@ BESIDE = 64
 
 class ResultPrefetch:
     """Hints for tiles of so many rows and columns, whose sums load so many vectors; none where the
-    result stays in a core's cache, or does not lie in rows.
+    result stays in a core's cache, or does not lie in rows, or `streams` past the caches.
     """
 
     def __init__(
-        self, w: Writer, c: Contraction, machine: Machine, *, rows: int, columns: int, loads: int
+        self,
+        w: Writer,
+        c: Contraction,
+        machine: Machine,
+        *,
+        rows: int,
+        columns: int,
+        loads: int,
+        streams: bool = False,
     ) -> None:
         self.w = w
         self.rows = rows
@@ -40,7 +48,7 @@ class ResultPrefetch:
         hints = rows * -(-self.width_bytes // self.line_bytes)
         is_cheap = hints * BESIDE <= loads
         cache = machine.second_cache.bytes // 2 if is_cheap else machine.last_cache.bytes
-        self.is_wanted = is_run and size_bytes > cache
+        self.is_wanted = is_run and size_bytes > cache and not streams
 
     def tile(self, base: Value, index: Value, start: Value) -> None:
         """For the rows from `start` on. base: the result; index: of row 0 at the tile's columns."""

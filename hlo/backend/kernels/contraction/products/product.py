@@ -106,13 +106,9 @@ class _Product:
         self.finishing = Finishing(w, plan, self.form, self.epilogue)
         self.result = self.finishing.result
         self.result_prefetch = ResultPrefetch(
-            w,
-            c,
-            plan.ring.target.machine,
-            rows=plan.rows.step,
-            columns=plan.columns.width,
-            loads=(plan.rows.step + plan.vectors) * c.k,
-        )
+            w, c, plan.ring.target.machine, rows=plan.rows.step, columns=plan.columns.width,
+            loads=(plan.rows.step + plan.vectors) * c.k, streams=form.streams,
+        )  # fmt: skip
         scratch = lhs
         first = 2 + self.result.buffers  # of the starts
         last = first + len(start_buffers(read_in_memory(plan)))
@@ -135,6 +131,8 @@ class _Product:
         packed_before = [w.int(-1), w.int(-1)]
         units = (w.int(0), w.int(plan.units)) if self.bounded else (BEGIN, END)
         remembering(w, *units, packed_before, self._unit)
+        if form.streams:
+            plan.ring.target.isa.fence_streams(w)
         return Kernel(
             w.bounded_function() if self.bounded else w.kernel_function(),
             plan.units,
@@ -146,7 +144,7 @@ class _Product:
             is_glue=self.is_glue,
             packed_bytes=plan.shared_bytes,
             packed_runs=plan.shared_runs,
-            work=product_work(plan, is_direct=self.is_direct, checks=self.checks),
+            work=product_work(plan, form, checks=self.checks),
             own=form.own_buffers(self.epilogue),
             is_bounded=bool(self.bounded),
         )

@@ -11,6 +11,7 @@ from hlo.backend.kernels.contraction.problem.axes import extent
 from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.backend.kernels.contraction.problem.work import factor_bytes, instructions, reach
 from hlo.backend.kernels.contraction.products.band_limits import share_of
+from hlo.backend.kernels.contraction.products.form import ProductForm
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.row_prefetch import row_prefetch_bytes
 from hlo.machine import COMMON
@@ -20,16 +21,15 @@ from hlo.machine import COMMON
 FINISHED = 8
 
 
-def product_work(plan: ProductPlan, *, is_direct: bool = True, checks: bool = False) -> Work:
-    """Of product.py's kernel. is_direct: whether sums go to the result as they are; checks: whether
-    words are looked at while they are made.
-    """
+def product_work(plan: ProductPlan, form: ProductForm, *, checks: bool = False) -> Work:
+    """Of product.py's kernel. checks: whether words are looked at while they are made."""
     c, ring = plan.contraction, plan.ring
     tiles = c.batches * plan.rows.count * plan.columns.count
     stored = plan.rows.step * plan.vectors * ring.parts
-    finished = plan.depth_blocks + FINISHED * (not is_direct)
+    finished = plan.depth_blocks + FINISHED * (not form.is_direct)
     (shared, shared_packed), runs = _shared(plan, checks=checks)
     copied, packed = _copied(plan, checks=checks)
+    written = float(c.batches * c.m * c.n * c.out.item_bytes)
     is_fetched = plan.lhs is Reading.IN_TILE and _fetched(plan) > 0
     return Work(
         instructions=share_of(plan) * tiles * c.k * _of_a_depth(plan.rows.step, plan.vectors, ring),
@@ -42,7 +42,7 @@ def product_work(plan: ProductPlan, *, is_direct: bool = True, checks: bool = Fa
         shared_packed=shared_packed,
         runs=runs,
         moved=_in_place(plan),
-        streamed=_fetched(plan) + 2.0 * c.batches * c.m * c.n * c.out.item_bytes,
+        streamed=_fetched(plan) + written * (1 if form.streams else 2),
         reach=reach(c),
     )
 
