@@ -35,5 +35,5 @@ def rows_that_fit(packing: Packing) -> int:
 
 def _sets(packing: Packing) -> int:
     """The sets over which rows are spread; those of less than a line lie in all."""
-    lines = packing.source.free[0][1] * packing.ring.scalar_bytes // COMMON.line_bytes
+    lines = packing.source.free[0][1] * packing.source.number_bytes // COMMON.line_bytes
     return COMMON.first_cache.sets_of(max(lines, 1) * COMMON.line_bytes)

@@ -70,7 +70,7 @@ def planned(c: Contraction, ring: Ring) -> ProductPlan:
     """The plan of a normal contraction without empty sets."""
     even = GRANULE if c.adds and c.bounded_side == "columns" else 0
     plan = of_tiles(c, ring, *tile_shape(c.m, c.n, ring, diagonal=c.is_diagonal, even=even))
-    if c.n <= WIDE and not c.is_diagonal and _rows_lie(plan):
+    if c.n <= WIDE and not c.is_diagonal and (_rows_lie(plan) or _pairs_lie(plan)):
         plan = of_tiles(c, ring, *tile_shape(c.m, c.n, ring, most=rows_that_fit(plan.lhs_packing)))
     lhs, rhs = _readings(plan)
     plan = replace(plan, lhs=lhs, rhs=rhs)
@@ -323,6 +323,15 @@ def _rows_lie(plan: ProductPlan) -> bool:
     source = plan.lhs_packing.source
     along = len(source.depth) == 1 and source.is_depth_contiguous
     return along and len(source.free) <= 1 and is_plain(source.dtype, plan.ring.factors)
+
+
+def _pairs_lie(plan: ProductPlan) -> bool:
+    """The same of complex numbers, whose parts the ring has. Zen 4, c64, by 64 columns: rows of 512
+    and of 1024 numbers 0.79 of the time with as many as stay in their sets.
+    """
+    source, ring = plan.lhs_packing.source, plan.ring
+    along = len(source.depth) == 1 and source.is_depth_contiguous and len(source.free) <= 1
+    return along and source.dtype.is_complex and ring.parts == 2
 
 
 def _readings(plan: ProductPlan) -> tuple[Reading, Reading]:
