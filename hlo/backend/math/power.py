@@ -2,12 +2,15 @@
 
 |x|^y = e^(y ln|x|) with the logarithm in more precision than the result: f32 computes log2 and exp2
 in double (0.51 ulp); f64 carries ln|x| and the product in two doubles (below 1.7 ulp). Then come
-the sign and the cases of C99 F.9.4.4.
+the sign and the cases of C99 F.9.4.4. Of a positive number in the code (2^y, 10000^y, 0.9^t) the
+logarithm is a number in the code, and no case is left.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from decimal import Context, Decimal
 
 from hlo.backend.math import rounding
 from hlo.backend.math.exponential import EXP_F64
@@ -41,7 +44,24 @@ def power(x: Term, y: Term) -> Term:
     known = known_power(x, y)
     if known is not None:
         return known
+    base = x.value.element.number
+    if base == 1.0:
+        return x
+    if base is not None and 0 < base < _INF:
+        return _power_of_f64(base, y) if y.is_double else _power_of_f32(base, y)
     return outlined("pow", [x, y], _power_f64 if x.is_double else _power_f32)
+
+
+def _power_of_f32(base: float, y: Term) -> Term:
+    exponent = y.to("double")
+    return _exp2_of_product(exponent.const(math.log2(base)), exponent).to("float")
+
+
+def _power_of_f64(base: float, y: Term) -> Term:
+    logarithm = Decimal(base).ln(Context(prec=40))
+    high = float(logarithm)
+    low = float(logarithm - Decimal(high))
+    return y.is_nan.select(y, _of_logarithm(y.const(high), y.const(low), y))
 
 
 def _power_f32(x: Term, y: Term) -> Term:
@@ -53,16 +73,16 @@ def _power_f32(x: Term, y: Term) -> Term:
 
 
 def _power_f64(x: Term, y: Term) -> Term:
-    size = x.abs()
+    magnitude = _of_usable(x.abs(), y, lambda positive: _of_logarithm(*_log_in_two(positive), y))
+    return _with_cases(x, y, magnitude)
+
+
+def _of_logarithm(high: Term, low: Term, y: Term) -> Term:
+    """e^(y (high + low)) for y other than NaN."""
     # Beyond 2^80 y decides by its sign alone; below, no product here overflows.
     bounded = y.at_most(2.0**80).at_least(-(2.0**80))
-
-    def magnitude(positive: Term) -> Term:
-        high, low = _log_in_two(positive)
-        product, rest = two_product(high, bounded)
-        return _exp_of_two(product, fmuladd(low, bounded, rest))
-
-    return _with_cases(x, y, _of_usable(size, bounded, magnitude))
+    product, rest = two_product(high, bounded)
+    return _exp_of_two(product, fmuladd(low, bounded, rest))
 
 
 def _of_usable(size: Term, y: Term, magnitude: Callable[[Term], Term]) -> Term:
