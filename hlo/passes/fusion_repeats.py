@@ -228,13 +228,18 @@ def _is_once_for_lanes(group: Group, producer: Instruction) -> bool:
     """Whether a kernel would compute a costly number (a cosine, an arc tangent) once for a row that
     lanes run along, as a distance's cut-off for its radial functions, or a pixel's angle for the
     bins of a histogram: all lanes compute one number, where a kernel of its own computes a vector
-    of them. Where nothing is reduced, and rows are short, lanes take a row each.
+    of them. Where nothing is reduced, and rows are short, lanes take a row each. So it is with a
+    number of many short steps (a softplus), where these take long beside the row.
     """
-    if op_cost(producer) < _LONG or producer.shape.size < _LANES or group.order:
+    if producer.shape.size < _LANES or group.order:
         return False
     last = last_axis(group)
     if last is None or group.dims[last[1]] < (2 if group.has_reduce else _LANES):
         return False
+    if op_cost(producer) < _LONG:
+        cost, vectors = _cost_of_steps(producer), -(-group.dims[last[1]] // _LANES)
+        if cost < COSTLY * vectors or cost * producer.shape.size < _LOOP:
+            return False
     waiting, seen = [producer], {producer}
     is_spread = False
     while waiting and len(seen) < _MOST_SEARCHED:
@@ -249,6 +254,25 @@ def _is_once_for_lanes(group: Group, producer: Instruction) -> bool:
                 seen.add(user)
                 waiting.append(user)
     return is_spread and not waiting
+
+
+def _cost_of_steps(producer: Instruction) -> int:
+    """Arithmetic of an element, with what is computed for it alone; 0 where a reduction is among
+    that, which its group has to finish.
+    """
+    cost, waiting = 0, [producer]
+    for _ in range(_MOST_SEARCHED):
+        if not waiting:
+            break
+        top = waiting.pop()
+        cost += op_cost(top)
+        for operand in dict.fromkeys(top.operands):
+            if operand.opcode == "reduce":
+                return 0
+            is_step = is_elementwise(operand) and len(operand.users) == 1
+            if is_step or has_trait(operand, _SPREADS):
+                waiting.append(operand)
+    return cost
 
 
 def last_axis(group: Group) -> Axis | None:
