@@ -31,6 +31,8 @@ _MOST_KEPT = 6  # Rows that stages may leave in all.
 _MOST_WORK = 10
 _CHEAP = 3  # Ops that a stage does again rather than read what an earlier one kept.
 _MOST_ABREAST = 4  # Vectors that go through a chain together.
+# Numbers alive for each register, before twice as many vectors go through a chain.
+_MOST_SPILLED = 2
 _FEWEST = 8  # Vectors of a loop that is worth parting into stages.
 # Users that read a value at the index that it is computed at.
 _IN_PLACE = opcodes(Trait.SAME_PLACE) | {"tuple"}
@@ -94,10 +96,11 @@ def _abreast(
     """More vectors a round, where too much lives on between a chain's parts to part it.
 
     The operations of a vector keep the units busy for less time than its chain takes, so several go
-    through it together. What they hold, the numbers that are alive at once, may be twice what the
-    registers do: what is spilled goes through other units than those that compute. A unit's block
-    stays whole rounds. On Zen 4 two Chebyshev series of f64 took 0.7 of the time, normal numbers of
-    f64 0.68.
+    through it together. What they hold, the numbers that are alive at once, may be four times what
+    the registers do: what is spilled goes through other units than those that compute. A unit's
+    block stays whole rounds. On Zen 4 two Chebyshev series of f64 took 0.7 of the time, normal
+    numbers of f64 0.68; Bessel functions, which hold between two and four times the registers, 0.74
+    to 0.85, with AVX2 too.
     """
     vector, machine = schedule.vector, schedule.machine
     assert vector is not None, "there are lanes"
@@ -106,11 +109,11 @@ def _abreast(
     operations = sum(OPS[m.opcode].cost.operations for m in order)
     work = operations * machine.turns // machine.cycles.operations
     registers = max(-(-vector.step // machine.lanes(m.shape.dtype)) for m in order)
-    alive = _most_alive(expression, order)
+    alive, most_alive = _most_alive(expression, order), _MOST_SPILLED * machine.registers
     vectors = 1
     while vectors < _MOST_ABREAST and vectors * registers * work < total:
         is_whole = not schedule.block % (2 * vectors * vector.step)
-        if vectors * registers * alive > machine.registers or not is_whole:
+        if vectors * registers * alive > most_alive or not is_whole:
             break
         vectors *= 2
     if vectors == 1:

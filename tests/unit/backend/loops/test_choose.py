@@ -186,6 +186,7 @@ def chained(machine: str, kind: str, steps: int, asked: int = 0) -> NestSchedule
         ("f64", "znver4", 0, 32),
         ("f32", "znver4", 0, 64),
         ("f64", "x86-64-v3", 0, 32),  # values of two registers
+        ("f64", "x86-64-v3", 10, 16),  # spilled
         ("f64", "x86-64-v3", 20, 8),  # more numbers than registers
     ],
 )
