@@ -49,8 +49,8 @@ LEAST_SEEING, MOST_SEEING, SEEING_PARTS = 32, 128, 8
 def block_of(fusion: Instruction) -> Block | None:
     """The block that a fusion's text says, if its body can be cut so; else the best one.
 
-    Passes and planning ask for it again and again: it is found once for each state of the body and
-    of what that calls.
+    Passes and planning ask for it again and again: it is found once for equal bodies that call what
+    is equal.
     """
     (callee,) = fusion.called_computations()
     inside = {callee: None}
@@ -59,9 +59,9 @@ def block_of(fusion: Instruction) -> Block | None:
         new = [c for c in callees(waiting.pop()) if c not in inside]
         inside |= dict.fromkeys(new)
         waiting += new
-    states = tuple([c.state for c in inside])
+    states = tuple([c.contents_number for c in inside])
     said = decisions_of(fusion)
-    known, key = callee.facts, (_block_of, said.block, said.lead)
+    known, key = callee.contents, (_block_of, said.block, said.lead)
     found: tuple[object, Block | None] | None = known.get(key)  # type: ignore[assignment]  # what is kept there below
     if found is None or found[0] != states:
         found = known[key] = states, _block_of(callee, said)

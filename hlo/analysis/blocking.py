@@ -70,7 +70,7 @@ def fused_cuts(computation: Computation, span: Span, block: Block) -> ParameterC
     What can be cut does not depend on a block's sizes, and groups that are tried share their
     members, so it is found once for each computation, span and `lead`.
     """
-    facts, key = computation.facts, ("cuts of parameters", span, block.lead)
+    facts, key = computation.contents, ("cuts of parameters", span, block.lead)
     if key not in facts:
         found, scope = Needs(block, ()), (computation, span)
         found.at[scope] = set()

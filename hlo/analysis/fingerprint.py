@@ -11,6 +11,8 @@ from hlo.ir.literal import Literal
 SILENT = frozenset(
     {"metadata", "frontend_attributes", "sharding", "control-predecessors", "statistics", "origin"}
 )
+# Those that computations of equal contents may differ in.
+NOT_CONTENTS = SILENT - {"control-predecessors"}
 
 
 class Fingerprints:
@@ -21,6 +23,8 @@ class Fingerprints:
         self._silent = silent
         self._numbers: dict[object, int] = {}
         self._known: dict[Computation, int] = {}
+        self._by_contents: dict[tuple[int, ...], int] = {}
+        self._contents: dict[int, dict[object, object]] = {}
 
     def of(self, instruction: Instruction) -> object:
         """A hashable key of opcode, shapes, attributes, and of what is called, in depth.
@@ -52,8 +56,20 @@ class Fingerprints:
                 continue
             stack.pop()
             if top not in self._known:
-                rows = self._rows(top)
-                self._known[top] = self._numbers.setdefault(rows, len(self._numbers))
+                self._known[top] = self._found(top)
+
+    def _found(self, computation: Computation) -> int:
+        """The number of a computation all of whose callees have one. Those that share their
+        contents are read once; those that are found to be equal share them from then on.
+        """
+        called = tuple([self._known[c] for c in callees(computation)])
+        number = self._by_contents.get((computation.contents_number, *called))
+        if number is None:
+            number = self._numbers.setdefault(self._rows(computation), len(self._numbers))
+            if self._silent <= NOT_CONTENTS:
+                computation.contents = self._contents.setdefault(number, computation.contents)
+            self._by_contents[computation.contents_number, *called] = number
+        return number
 
     def _rows(self, computation: Computation) -> object:
         """The rows of a called computation, operands by position."""

@@ -21,12 +21,13 @@ class Computation:
     """Instructions in text order (operands first when it came from text), one of them the root.
 
     `add` appends: after edits the order is no longer topological; `hlo.ir.graph.post_order` is.
-    What follows from instructions, edges and attributes may be kept as a fact until the next edit.
+    What follows from instructions, edges and attributes may be kept as a fact until the next edit;
+    what says nothing of names and holds no instruction, for all that are equal (`contents`).
     """
 
     __slots__ = (
-        "_by_order", "_facts", "_instructions", "_next", "_root", "_taken", "execution_thread",
-        "module", "name",
+        "_by_order", "_contents", "_facts", "_instructions", "_next", "_root", "_taken",
+        "execution_thread", "module", "name",
     )  # fmt: skip
 
     def __init__(self, name: str, *, execution_thread: str = "main") -> None:
@@ -37,6 +38,7 @@ class Computation:
         self._by_order: tuple[Instruction, ...] | None = None
         self._root: Instruction | None = None
         self._facts: dict[object, object] | None = None
+        self._contents: dict[object, object] | None = None
         self._taken: set[str] | None = None  # names in use, known from the first edit on
         self._next: dict[str, int] = {}  # the next number to try for a name in use
 
@@ -61,7 +63,7 @@ class Computation:
     def root(self, instruction: Instruction) -> None:
         assert instruction.computation is self, f"{instruction.name} is not in {self.name}"
         self._root = instruction
-        self._facts = None
+        self._facts = self._contents = None
 
     def fact(self, of: Callable[[Computation], Fact]) -> Fact:
         """What a function says of the computation, called once between two edits."""
@@ -76,6 +78,30 @@ class Computation:
         if self._facts is None:
             self._facts = {}
         return self._facts
+
+    @property
+    def contents(self) -> dict[object, object]:
+        """What is known of the computation and of equal ones that share it; one that is edited
+        has its own from then on.
+
+        It holds no instruction, and nothing that depends on names, places in the text or metadata.
+        """
+        if self._contents is None:
+            self._contents = {}
+        return self._contents
+
+    @contents.setter
+    def contents(self, of_equal: dict[object, object]) -> None:
+        self._contents = of_equal
+
+    @property
+    def contents_number(self) -> int:
+        """A number that no computation of other contents has."""
+        found = self.contents.get(_next_state)
+        if found is None:
+            found = self.contents[_next_state] = next(_states)
+        assert isinstance(found, int), "what was put there"
+        return found
 
     @property
     def state(self) -> int:
@@ -104,7 +130,7 @@ class Computation:
         if self._taken is not None:
             self._taken.add(instruction.name)
         self._instructions[instruction] = None
-        self._by_order = self._facts = None
+        self._by_order = self._facts = self._contents = None
         for operand in instruction.operands:
             operand.users[instruction] = None
         return instruction
@@ -152,7 +178,7 @@ class Computation:
         operands = list(user.operands)
         old, operands[index] = operands[index], new
         user.operands = tuple(operands)
-        self._facts = None
+        self._facts = self._contents = None
         if old not in user.operands:
             old.users.pop(user, None)
         new.users[user] = None
@@ -162,18 +188,18 @@ class Computation:
         for old in user.operands:
             old.users.pop(user, None)
         user.operands = tuple(operands)
-        self._facts = None
+        self._facts = self._contents = None
         for new in user.operands:
             new.users[user] = None
 
     def set_attributes(self, instruction: Instruction, attributes: Attributes) -> None:
         instruction.attributes = attributes
-        self._facts = None
+        self._facts = self._contents = None
 
     def replace_uses(self, old: Instruction, new: Instruction) -> None:
         """Every user of `old` now uses `new`, which is the root if `old` was. O(users)."""
         assert old is not new, f"{old.name} replaced by itself"
-        self._facts = None
+        self._facts = self._contents = None
         for user in tuple(old.users):
             if user is not new:
                 replace_operand(user, old, new)
@@ -187,7 +213,7 @@ class Computation:
 
         No new instruction is an old one.
         """
-        self._facts = None
+        self._facts = self._contents = None
         for user in dict.fromkeys(user for old in replaced for user in old.users):
             was = user.operands
             user.operands = tuple([_other_than(user, replaced.get(o, o), o) for o in was])
@@ -208,7 +234,7 @@ class Computation:
         instruction.operands = ()
         instruction.computation = None
         del self._instructions[instruction]
-        self._by_order = self._facts = None
+        self._by_order = self._facts = self._contents = None
 
     def reorder(self, order: Iterable[Instruction]) -> None:
         """Set the order of the instructions: the same ones, each once."""
@@ -216,7 +242,7 @@ class Computation:
         ordered = dict.fromkeys(order)
         assert ordered.keys() == self._instructions.keys(), "a permutation of the instructions"
         self._instructions = ordered
-        self._by_order = self._facts = None
+        self._by_order = self._facts = self._contents = None
 
 
 def _parameters(computation: Computation) -> tuple[Instruction, ...]:

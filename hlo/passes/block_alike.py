@@ -12,14 +12,13 @@ from hlo.analysis.block import Block, Span
 from hlo.analysis.block_size import best_block
 from hlo.analysis.block_sums import is_summed, may_be_summed
 from hlo.analysis.blocking import cuts_needed, needed
-from hlo.analysis.fingerprint import SILENT, Fingerprints
+from hlo.analysis.fingerprint import NOT_CONTENTS, Fingerprints
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.passes.block_call import roots_of
 
 Lead = tuple[int, ...]
 Predicate = Callable[[Instruction], bool]
-_SILENT = SILENT - {"control-predecessors"}  # what waits for others is in no block
 
 
 class Known:
@@ -29,7 +28,7 @@ class Known:
     """
 
     def __init__(self) -> None:
-        self._fingerprints = Fingerprints(_SILENT)
+        self._fingerprints = Fingerprints(NOT_CONTENTS)  # what waits for others is in no block
         self._numbers: dict[object, int] = {}
         self._kinds: dict[Instruction, int] = {}
         self._cut: dict[tuple[int, Lead], bool] = {}

@@ -315,6 +315,7 @@ class _Lengthening:
                 copy = clone_computation(original, callees=twins)
                 for instruction in copy.instructions:
                     self.places.move(instruction, layer)
+                copy.contents = original.contents
                 twins[original] = self.module.adopt(copy, before=self.entry)
         return twins[computation]
 

@@ -207,3 +207,10 @@ def test_a_group_without_what_failed_sees_all_layers() -> None:
     steps = parse_pipeline("layers(dce,cse),algsimp")
     assert without(steps, ["cse"]) == (Layers((Step("dce"),)), Step("algsimp"))
     assert without(steps, [LAYERS.name]) == (Step("dce"), Step("cse"), Step("algsimp"))
+
+
+def test_what_is_known_of_a_layers_computations_is_known_of_the_others() -> None:
+    module, _ = lengthened(network(LENGTH))
+    fused = [i for i in module.entry.instructions if i.opcode == "fusion"]
+    numbers = {c.contents_number for i in fused for c in i.called_computations()}
+    assert len(numbers) < len(fused) / 2
