@@ -281,12 +281,12 @@ def _without(
         if place in removed and old.opcode != "parameter":
             continue
         operands = old.operands
-        if any(o in stand_ins for o in operands):
+        if not stand_ins.keys().isdisjoint(operands):
             side = place is not None and place < removed.start
             operands = tuple([stand_ins[o][side] if o in stand_ins else o for o in operands])
-        if all(o in twins for o in operands):
+        try:
             twins[old] = copy.add(clone_instruction(old, tuple([twins[o] for o in operands])))
-        else:  # an operand in a later layer, on which no earlier one depends
+        except KeyError:  # an operand in a later layer, on which no earlier one depends
             twins[old] = copy.add(clone_instruction(old, ()))
             early.append((old, operands))
     for old, operands in early:

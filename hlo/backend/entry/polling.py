@@ -17,6 +17,8 @@ nothing.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -31,9 +33,12 @@ from hlo.backend.ir.records import (
     Arithmetic,
     Branch,
     Call,
+    Cast,
+    GetElementPtr,
     Instruction,
     Label,
     Line,
+    Load,
     Phi,
     block,
     branch,
@@ -61,6 +66,8 @@ class Work(NamedTuple):
 
 
 NO_WORK = Work(0.0, 1)
+Known = dict[tuple[str, Work], Kernel]  # functions by their names and what a call does
+_COMMON = frozenset({Arithmetic, Cast, GetElementPtr, Instruction, Load, Phi})  # most records
 
 
 def with_polls(program: Program) -> Program:
@@ -73,17 +80,19 @@ def with_polls(program: Program) -> Program:
             size = watch_ir.piece(step)
             work = Work(step.us * size / max(1, step.units), size)
             longest[step.kernel] = max(work, longest.get(step.kernel, work))
-    kernels = [polled(k, longest.get(n, NO_WORK)) for n, k in enumerate(program.kernels)]
+    known: Known = {}
+    kernels = [polled(k, longest.get(n, NO_WORK), known) for n, k in enumerate(program.kernels)]
     return replace(program, kernels=tuple(kernels))
 
 
-def polled(kernel: Kernel, work: Work) -> Kernel:
+def polled(kernel: Kernel, work: Work, known: Known | None = None) -> Kernel:
     """The kernel, one piece of whose units is that work, with questions in its loops."""
     if kernel.is_open:
         work = Work(ENDLESS_US, work.units)
     if work.us <= ROUND_US:
         return kernel
-    return _Polling({symbol(f): f for f in kernel.functions}).kernel(kernel, work)
+    functions = {symbol(f): f for f in kernel.functions}
+    return _Polling(functions, {} if known is None else known).kernel(kernel, work)
 
 
 def even(rounds: int, strip: int) -> int:
@@ -112,15 +121,24 @@ class _Loop(Struct, eq=False):
         return min((self.rounds or UNKNOWN_ROUNDS) * self.round_lines, 1 << 40)
 
     @property
+    def length(self) -> int:
+        return self.latch - self.head + 1
+
+    @property
     def is_short(self) -> bool:
         return self.known and self.lines <= STRIP_LINES
 
 
-class _Polling:
-    """functions: those of one kernel, by name."""
+def _long(loops: Iterable[_Loop]) -> list[_Loop]:
+    return [loop for loop in loops if not loop.is_short]
 
-    def __init__(self, functions: dict[str, Kernel]) -> None:
+
+class _Polling:
+    """functions: those of one kernel, by name. known: of functions that several kernels call."""
+
+    def __init__(self, functions: dict[str, Kernel], known: Known) -> None:
         self.functions = functions
+        self.known = known
         self.calls: dict[str, Work] = {}  # functions called: the longest call
 
     def kernel(self, kernel: Kernel, work: Work) -> Kernel:
@@ -129,7 +147,7 @@ class _Polling:
         changed: dict[str, str] = {}
         for name, function in self.functions.items():
             work = self.calls.get(name, NO_WORK)
-            made.append(self._polled(function, work) if work.us > ROUND_US else function)
+            made.append(self._function(name, function, work))
             changed[name] = symbol(made[-1])
         return replace(
             code,
@@ -137,6 +155,16 @@ class _Polling:
             declarations=tuple(renamed(line, changed) for line in code.declarations),
             functions=tuple(made),
         )
+
+    def _function(self, name: str, function: Kernel, work: Work) -> Kernel:
+        """A function, of which a call does so much: as another kernel has it, if it calls none."""
+        if work.us <= ROUND_US:
+            return function
+        if not self.functions.keys().isdisjoint(function.function.symbols[1:]):
+            return self._polled(function, work)
+        if (name, work) not in self.known:
+            self.known[name, work] = self._polled(function, work)
+        return self.known[name, work]
 
     def _polled(self, kernel: Kernel, work: Work) -> Kernel:
         function = _Function(kernel.function, self, work.units)
@@ -189,19 +217,24 @@ class _Function:
         self.calls: dict[int, Call] = {}
         self.branches: dict[int, Branch] = {}
         for n, record in enumerate(self.source):
+            if record.__class__ in _COMMON:
+                continue
             if isinstance(record, Label):
                 self.labels[record.label] = n
             elif isinstance(record, Call):
                 self.calls[n] = record
             elif isinstance(record, Branch):
                 self.branches[n] = record
+        self.numbers = list(self.calls)
         self.configured = configuration(self.calls.values())
         self.edits: dict[int, list[Line]] = {}
         self.loops = self._loops()
 
     def changed(self) -> Function:
         """The function with what replaces its records."""
-        records = [x for n, r in enumerate(self.source) for x in self.edits.get(n, [r])]
+        records = list(self.source)
+        for n in sorted(self.edits, reverse=True):
+            records[n : n + 1] = self.edits[n]
         return replace(self.function, records=records, ends_line=True)
 
     # -- loops -----------------------------------------------------------------------------------
@@ -216,14 +249,21 @@ class _Function:
         for loop in found:  # by their ends, so inner ones first
             while stack and stack[-1].head > loop.head:
                 loop.inner.insert(0, stack.pop())
-            own = set(range(loop.head, loop.latch + 1))
-            for x in loop.inner:
-                own -= set(range(x.head, x.latch + 1))
-            called = (self.polling.lines_of(call) for n, call in self.calls.items() if n in own)
-            loop.round_lines = len(own) + sum(called) + sum(x.lines for x in loop.inner)
+            called = map(self.polling.lines_of, self._called(loop.head, loop.latch, loop.inner))
+            own = loop.length - sum(x.length for x in loop.inner)
+            loop.round_lines = own + sum(called) + sum(x.lines for x in loop.inner)
             loop.known = loop.rounds is not None and all(x.known for x in loop.inner)
             stack.append(loop)
         return stack
+
+    def _called(self, first: int, last: int, but: Sequence[_Loop]) -> list[Call]:
+        """The calls of records [first, last] that are in none of these loops."""
+        begin, end = bisect_left(self.numbers, first), bisect_right(self.numbers, last)
+        return [
+            self.calls[n]
+            for n in self.numbers[begin:end]
+            if not any(x.head <= n <= x.latch for x in but)
+        ]
 
     def _loop(self, head: int, latch: int) -> _Loop:
         counter, phis = self._counter(latch), self._phis(head)
@@ -273,27 +313,22 @@ class _Function:
             strip = max(1, min(MOST_ROUNDS, STRIP_LINES // max(1, loop.round_lines)))
             strip = even(rounds, strip)
             round_us = us / rounds
-            inside = range(loop.head, loop.latch)
-            if not holds_tiles(call for n, call in self.calls.items() if n in inside):
+            if not holds_tiles(self._called(loop.head, loop.latch, ())):
                 if loop.counts:
                     self._strip(loop, strip)
                 elif len(self.source[loop.latch].operands) == 1:  # a branch without a condition
                     self._count(loop, strip)
-            self._note_calls(loop, round_us)
+            self._note_calls(self._called(loop.head, loop.latch, _long(loop.inner)), round_us)
             if round_us > ROUND_US and strip < MOST_ROUNDS:
                 self.place(loop.inner, round_us)
         if loops is self.loops:
-            self._note_records(range(len(self.source)), us, loops)
+            self._note_calls(self._called(0, len(self.source), _long(loops)), us)
 
-    def _note_calls(self, loop: _Loop, us: float) -> None:
-        self._note_records(range(loop.head, loop.latch), us, loop.inner)
-
-    def _note_records(self, numbers: range, us: float, but: list[_Loop]) -> None:
-        """Functions that these records call take so long."""
-        inside = {n for x in but for n in range(x.head, x.latch + 1) if not x.is_short}
+    def _note_calls(self, called: Iterable[Call], us: float) -> None:
+        """Functions that are called take so long."""
         calls = self.polling.calls
-        for n, call in self.calls.items():
-            if n in numbers and n not in inside and call.symbol:
+        for call in called:
+            if call.symbol:
                 work = Work(us, max(1, _units(call)))
                 calls[call.symbol] = max(work, calls.get(call.symbol, work))
 

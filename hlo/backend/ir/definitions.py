@@ -79,9 +79,7 @@ def symbol_of(line: str) -> str:
 
 def renamed(text: str, changed: dict[str, str]) -> str:
     """The text with these symbols replaced."""
-    for old, new in changed.items():
-        text = re.sub(rf"@{re.escape(old)}(?![\w.$-])", f"@{new}", text)
-    return text
+    return _SYMBOL.sub(lambda found: f"@{changed.get(found[1], found[1])}", text)
 
 
 def symbol(kernel: Kernel) -> str:
