@@ -106,7 +106,7 @@ class Entry:
     ) -> None:
         self.timing = timing
         self.inlines = timing is None
-        self.is_brief = False  # whether LLVM leaves the entry as it is, wherever it stands
+        self.is_plain = False  # whether LLVM leaves the entry as it is, wherever it stands
         self.externs = externs or {}
         self.program = program
         self.names = names
@@ -172,7 +172,7 @@ class Entry:
         """Keep a function under its name. status: what it gives at its end, if it says no other."""
         if status is not None:
             function.p.ret(function.p.word(status, "i32"))
-        quick = "noinline optnone" if self.is_brief else ""
+        quick = "noinline optnone" if self.is_plain else ""
         self.functions[symbol] = function.p.printed(_of_frame(symbol), attributes=quick)
 
     def modules(self) -> list[IrModule]:

@@ -58,7 +58,7 @@ def emit(
 
     entry = Entry(program, names, flushed=flushed, hands_frame=hands_frame, externs=externs)
     entry.inlines = not is_small
-    entry.is_brief = workers is None
+    entry.is_plain = workers is None
     brief = None if workers else brief_names(program, names)
     return _modules(entry, workers or processors(), brief)
 
@@ -94,7 +94,7 @@ def _listed(program: Program, names: list[str]) -> tuple[IrModule, ...]:
     from hlo.backend.entry.entry_ir import Entry
 
     entry = Entry(program, names, flushed=None)
-    entry.is_brief = True
+    entry.is_plain = True
     entry.fill_tables(fills)
     return _with_entry(modules, entry)
 
@@ -163,7 +163,7 @@ def _with_entry(modules: list[IrModule], entry: Entry) -> tuple[IrModule, ...]:
     if has_room and entry.length() > GLUE_LINES:
         return (*modules, *entry.modules())
     if not has_room:
-        modules = [*modules, kernel_module({}, is_glue=entry.is_brief)]
+        modules = [*modules, kernel_module({}, is_glue=entry.is_plain)]
     return (*modules[:-1], entry.beside(modules[-1]))
 
 

@@ -67,6 +67,7 @@ def _made(instruction: Instruction, target: Target) -> tuple[Kernel, set[Instruc
     """The kernel, and of a bounded one the reductions that keep to the bounds."""
     expression, lanes = Expression(target), lanes_of(instruction, target)
     expression.is_raw = _only_moves(instruction)
+    expression.runs_once = target.runs_once and not _has_loops(instruction)
     count = enter_operands(expression, instruction)
     outputs = outputs_of(expression, instruction, count)
     said = decisions_of(instruction).loop_order
@@ -134,6 +135,11 @@ def _only_moves(instruction: Instruction) -> bool:
     """Whether elements are copied as they are, so that their bits need no meaning."""
     free = ("constant", "parameter", "tuple", "get-tuple-element", "fusion")
     return all(m.opcode in CASES or m.opcode in free for m in with_callees(instruction))
+
+
+def _has_loops(instruction: Instruction) -> bool:
+    """Whether elements go through whiles."""
+    return any(m.opcode == "while" for m in with_callees(instruction))
 
 
 def lanes_of(instruction: Instruction, target: Target) -> int:

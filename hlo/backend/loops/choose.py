@@ -47,7 +47,7 @@ def schedules_of(
     schedules = []
     for domain, kept in found:
         first = replace(serial(expression.target, domain, lanes), apart=apart)
-        if why := _little(domain, largest, runs_once=expression.target.runs_once):
+        if why := _little(domain, largest, runs_once=expression.runs_once):
             first = replace(first, is_small=True).because(f"code: little, as {why}")
         schedules.append(_chosen(expression, first, kept))
     return schedules
@@ -57,9 +57,7 @@ def _little(domain: Domain, largest: int, *, runs_once: bool) -> str:
     """Why a domain's code is better little than fast; "" where it is not."""
     if _MANY * domain.size <= largest and not domain.trace.reductions:
         return "it is of few elements"  # it lies beside a seam
-    if domain.trace.carried or not runs_once:
-        return ""
-    if domain.size + flops([domain]) <= BRIEF_OPERATIONS:
+    if runs_once and domain.size + flops([domain]) <= BRIEF_OPERATIONS:
         return "it is run once, and takes little"
     return ""
 

@@ -271,7 +271,7 @@ def _unroll(schedule: NestSchedule, vectors: int, *, is_reduction: bool) -> int:
     """Vectors per round of the lane loop; short reductions written out in each are work enough."""
     if schedule.tile is not None or schedule.source is Source.TURNED:
         return 1
-    if schedule.is_small and not schedule.domain.trace.carried:
+    if schedule.is_small:
         return 1
     if is_reduction:
         return max(1, min(8, vectors))

@@ -70,7 +70,8 @@ def moved_as(dtype: DType) -> DType:
 
 class Expression:
     """leaves: the values that are in memory; bound: a called computation's parameters -> what they
-    stand for. is_raw: elements are moved only, so that they are seen as their bits.
+    stand for. is_raw: elements are moved only, so that they are seen as their bits. runs_once:
+    whether a run of the program computes each of them once at the most.
     """
 
     def __init__(self, target: Target) -> None:
@@ -78,6 +79,7 @@ class Expression:
         self.leaves: dict[Node, Leaf] = {}
         self.bound: dict[Instruction, Instruction] = {}
         self.is_raw = False
+        self.runs_once = False
         self.chains: dict[Instruction, Chain | None] = {}  # what is looked up, as far as asked
         self._starts: dict[object, Expr] = {}
 

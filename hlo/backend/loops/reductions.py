@@ -280,7 +280,7 @@ def _is_brief(asked: _Asked) -> bool:
     code for several. A term is taken for a few operations: what they are is not looked at.
     """
     elements = asked.reduce.operands[0].shape.size
-    return asked.expression.target.runs_once and elements <= BRIEF_OPERATIONS // _FEW_OPERATIONS
+    return asked.expression.runs_once and elements <= BRIEF_OPERATIONS // _FEW_OPERATIONS
 
 
 def _rounds(reducer: Reducer, kinds: Sequence[DType]) -> bool:

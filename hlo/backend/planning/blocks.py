@@ -128,7 +128,9 @@ def _planned(
     module, whole = _module_of(body), whole_parameters(body)
     order = schedule(module)
     own = replace(target, is_bounded=bounds is not None)
-    known = implementations(order, own, makers, lambda i: kept_leaves(order, i, whole))
+    known = implementations(
+        order, own, makers, lambda i: kept_leaves(order, i, whole), is_repeated=True
+    )
     for instruction, made in known.items():
         if isinstance(made, HostCall):
             return None

@@ -70,11 +70,14 @@ def implementations(
     target: Target,
     makers: KernelMakers,
     knowledge: Callable[[Instruction], KnownLeaves] | None = None,
+    *,
+    is_repeated: bool = False,
 ) -> Implementations:
     """An implementation for every scheduled instruction that needs code of its own.
 
-    knowledge: of which operands something is known; None: what the schedule says. The blocks of a
-    program share what was made for any of them.
+    knowledge: of which operands something is known; None: what the schedule says. is_repeated:
+    whether a run runs all of it again and again, as it does a block. The blocks of a program share
+    what was made for any of them.
     """
     found: dict[Instruction, Implementation] = {}
     made = target.made or Made()
@@ -90,11 +93,12 @@ def implementations(
             opcode = instruction.opcode
             if opcode in SOURCES or opcode in CONTROL or is_forwarding(instruction):
                 continue
-            leaves, once = of(instruction), schedule.runs_once(instruction.computation)
+            leaves = of(instruction)
+            once = not is_repeated and schedule.runs_once(instruction.computation)
             key = fingerprints.of(instruction), leaves, target.is_bounded, once
             implementation = known.get(key)
             if implementation is None:
-                own = replace(target, runs_once=True) if once else target
+                own = replace(target, runs_once=once)
                 implementation = implement(instruction, own, makers, leaves)
                 known[key] = implementation
             found[instruction] = implementation

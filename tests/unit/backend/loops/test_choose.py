@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from msgspec.structs import replace
 
 import hlo
 from hlo.backend.isa.target import Target
@@ -212,7 +211,9 @@ def test_chains_that_can_be_parted_or_are_short_go_alone(steps: int, stages: int
 def test_little_work_of_one_run_has_little_code(shape: str, *, is_little: bool) -> None:
     """The same loop in a loop of the program, or over more, is written for speed."""
     text = f"  x = f32[{shape}] parameter(0)\n  ROOT r = f32[{shape}] copy(x)"
-    once = schedules_of(*expressed(text, replace(AVX512, runs_once=True)))
-    again = schedules_of(*expressed(text, AVX512))
+    expression, outputs, lanes = expressed(text, AVX512)
+    again = schedules_of(expression, outputs, lanes)
+    expression.runs_once = True
+    once = schedules_of(expression, outputs, lanes)
     assert [s.is_small for s in once] == [is_little]
     assert [s.is_small for s in again] == [False]
