@@ -173,9 +173,11 @@ def _is_joined(c: Contraction, lhs: Words, rhs: Words, kept: Collection[int]) ->
     held, one by one, so the sums are the same. A copy takes a way through memory and back for all
     of rhs, and so do what computes it and what looks for subnormal numbers there. Of a batch's
     small matrices, which a product reads where they lie, all are copied at a time. kept: buffers of
-    which words are made once for many products.
+    which words are made once for many products. What zeros give, where lhs is moved, is a product
+    that packs them once more. Zen 4, two threads, bytes: 32 x 3072 x 768 0.93 of the time with a
+    copy, 4096 x 64 x 512 0.94, 128^3 to 2048^3 0.98 to 1.02.
     """
-    if not rhs.is_copied or rhs.is_along_depth or lhs.is_moved or rhs.dot.rows > 1:
+    if not rhs.is_copied or rhs.is_along_depth or rhs.dot.rows > 1:
         return False
     if len(c.depth) != 1 or len(c.columns) != 1 or c.k % rhs.dot.group or c.columns[0].rhs != 1:
         return False

@@ -221,10 +221,13 @@ def test_sums_that_wait_in_the_first_cache_are_stored_after_some_rows() -> None:
 
 def test_copies_are_handed_on_whole() -> None:
     """A factor that is turned or becomes words before the product: its bytes, and what it takes."""
-    left, right, *_ = works(512, 512, 512, dt.S8, dt.S32)
-    assert left.handed == right.handed == 512 * 512
+    left, *_, product = works(512, 512, 512, dt.S8, dt.S32)
+    assert left.handed == 512 * 512
     assert left.instructions == COPIED * 512 * 512 / 64, "its rows are words as they lie"
-    assert right.instructions == 4 * JOINED * 512 * 512 / 64, "its words have a part of four rows"
+    assert not product.handed
+    _, right, *_ = works(512, 512, 511, dt.BF16, dt.F32)  # an odd depth: both are copied
+    assert right.handed == 512 * 512 * 2
+    assert right.instructions == 2 * JOINED * 512 * 256 / 16, "its words have a part of two rows"
     columns, product = works(2048, 4, 1024, dt.F32, dt.F32)
     assert columns.handed >= 4 * 1024 * 4
     assert columns.instructions > 0

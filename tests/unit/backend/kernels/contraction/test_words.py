@@ -159,12 +159,12 @@ def shown(types: tuple[str, str, str], dims: tuple[int, int, int], rhs: int) -> 
 
 
 def test_which_columns_become_words_while_they_are_packed() -> None:
-    """Not those that lie so, nor those of an odd depth, nor where lhs's numbers are moved."""
+    """Not those that lie so, nor those of an odd depth; also where lhs's numbers are moved."""
     bf16, bytes_ = ("bf16", "bf16", "f32"), ("s8", "s8", "s32")
     assert "rhs = words of 2 rows of p1" in shown(bf16, (64, 128, 96), 0)
     assert "rhs = words of 4 rows of p1" in shown(("u8", "s8", "s32"), (64, 128, 96), 0)
     assert "rhs = pairs of bf16 of p1" in shown(bf16, (64, 129, 96), 0)
-    assert "rhs = quads of s8 of p1" in shown(bytes_, (64, 128, 96), 0)
+    assert "rhs = words of 4 rows of p1" in shown(bytes_, (64, 128, 96), 0)
     assert "words of" not in shown(bf16, (64, 128, 96), 1)
 
 
