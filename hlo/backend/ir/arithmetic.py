@@ -72,22 +72,22 @@ def clipped(w: Writer, first: Value, size: int, total: int) -> Value:
 
 
 def shared(w: Writer, block: Value, count: int, blocks: int) -> tuple[Value, Value]:
-    """Part [first, last) of `count` things that are shared out evenly to blocks."""
+    """Part [first, last) of `count` things that are shared out evenly to blocks, and to any blocks
+    that follow each other: a thread has some of them. With the larger blocks first one of two would
+    have 24 of 43 things in 16 blocks.
+    """
     if blocks == 1:
         return w.int(0), w.int(count)
     if count == blocks:
-        return block, w.binary("add", block, w.int(1))
-    size = -(-count // blocks)
-    less = blocks * size - count  # the last `less` blocks hold one fewer
-    whole = blocks - less
-    if less == 0:
-        return times(w, block, size), times(w, w.binary("add", block, w.int(1)), size)
+        return block, add(w, block, w.int(1))
+    if count % blocks == 0:
+        size = count // blocks
+        return times(w, block, size), times(w, add(w, block, w.int(1)), size)
 
     def before(index: Value) -> Value:
-        beyond = w.intrinsic("llvm.smax", "i64", w.binary("sub", index, w.int(whole)), w.int(0))
-        return w.binary("sub", times(w, index, size), beyond)
+        return divided(w, times(w, index, count), blocks)
 
-    return before(block), before(w.binary("add", block, w.int(1)))
+    return before(block), before(add(w, block, w.int(1)))
 
 
 def advanced(w: Writer, base: Value, offset: Value | int, element: str) -> Value:

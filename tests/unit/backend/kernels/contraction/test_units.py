@@ -5,7 +5,12 @@ import pytest
 
 import hlo
 from hlo.backend.ir.kernel import KernelSequence
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
+from hlo.backend.kernels.contraction.problem.ring import ring_of
+from hlo.backend.kernels.contraction.products.planning import _longer, planned
+from hlo.machine import NAMED
 from tests.support.by_threads import for_threads
 from tests.support.contraction_harness import target_of
 
@@ -138,3 +143,23 @@ def test_other_products_of_few_columns_are_not(lhs: str, rhs: str, out: str, dim
     made = sequence(lhs, rhs, out, rest)
     assert made.sums is not None
     assert made.sums.plan != "dots"
+
+
+@pytest.mark.parametrize(("panels", "blocks", "longer"), [
+    (8, 3, 9 / 8),  # 2, 3, 3: a block and a half have 3.5 and 4.5
+    (8, 4, 1), (8, 2, 1), (14, 4, 1), (14, 7, 1), (7, 2, 8 / 7), (5, 1, 1),
+])  # fmt: skip
+def test_the_longer_half_of_blocks_of_columns(panels: int, blocks: int, longer: float) -> None:
+    assert _longer(panels, blocks) == pytest.approx(longer)
+
+
+def test_threads_share_the_columns_evenly() -> None:
+    """Eight panels, of which three blocks would fit the second cache best."""
+    root = hlo.parse(
+        "HloModule m\nENTRY e {\n  a = f32[384,384] parameter(0)\n  b = f32[384,384] parameter(1)\n"
+        "  ROOT r = f32[384,384] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n}"
+    ).entry.root
+    ring = ring_of(root.shape.dtype, Target(NAMED["znver4"]))
+    plan = planned(normal(dot_contraction(root), ring.lanes), ring)
+    assert plan.columns.count == 8
+    assert _longer(plan.columns.count, plan.column_blocks) == 1
