@@ -35,6 +35,8 @@ _LONG = 100  # Ops of an element that take longer than to write and to read it.
 _LANES = 16  # Rows shorter than that fill no vector, and of fewer rows a kernel is not worth while.
 # Additions that take as long as a loop of its own does beside what it computes.
 _LOOP = 2_000
+# Additions of vectors that take longer than a kernel more does, in a loop that has many.
+_KERNEL = 500
 # Terms of a row for each addition of what becomes of its sum, where both take as long: a row adds
 # sixteen at a time, and what follows is mostly waiting.
 _DEAR = 64
@@ -228,17 +230,19 @@ def _is_once_for_lanes(group: Group, producer: Instruction) -> bool:
     """Whether a kernel would compute a costly number (a cosine, an arc tangent) once for a row that
     lanes run along, as a distance's cut-off for its radial functions, or a pixel's angle for the
     bins of a histogram: all lanes compute one number, where a kernel of its own computes a vector
-    of them. Where nothing is reduced, and rows are short, lanes take a row each. So it is with a
-    number of many short steps (a softplus), where these take long beside the row.
+    of them. Where nothing is reduced, and rows are short, lanes take a row each, but not of what is
+    written at a place that the run computes. So it is with a number of many short steps (a
+    softplus, a splat's exponential), where these take long beside the row.
     """
     if producer.shape.size < _LANES or group.order:
         return False
     last = last_axis(group)
-    if last is None or group.dims[last[1]] < (2 if group.has_reduce else _LANES):
+    takes_rows = not group.has_reduce and group.root.opcode != "dynamic-update-slice"
+    if last is None or group.dims[last[1]] < (_LANES if takes_rows else 2):
         return False
     if op_cost(producer) < _LONG:
         cost, vectors = _cost_of_steps(producer), -(-group.dims[last[1]] // _LANES)
-        if cost < COSTLY * vectors or cost * producer.shape.size < _LOOP:
+        if cost < COSTLY * vectors or cost * producer.shape.size < _KERNEL:
             return False
     waiting, seen = [producer], {producer}
     is_spread = False
@@ -265,7 +269,7 @@ def _cost_of_steps(producer: Instruction) -> int:
         if not waiting:
             break
         top = waiting.pop()
-        cost += op_cost(top)
+        cost += _cost_alone(top)
         for operand in dict.fromkeys(top.operands):
             if operand.opcode == "reduce":
                 return 0
