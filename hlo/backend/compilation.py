@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from msgspec.structs import replace
 
+from hlo.backend.entry.early_modules import EarlyModules
 from hlo.backend.entry.llvm_ir import emit
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.isa.target import Target
 from hlo.backend.linking import compilation_cache, toolchain
-from hlo.backend.linking import compile as code
+from hlo.backend.linking.early_objects import EarlyObjects
 from hlo.backend.linking.installing import HandlerRecords, link, result_shape
 from hlo.backend.linking.jit import PERF_MAP
 from hlo.backend.linking.link_table import LinkTable
@@ -153,7 +154,12 @@ class Compilation:
     def implementations(self) -> Implementations:
         """The kernels of each instruction, which say what may work in place."""
         target = replace(self.target, is_alone=self.threads == 1)
-        return implementations(self.schedule, target, self.makers)
+        return implementations(self.schedule, target, self.makers, told=self.early.enter)
+
+    @cached_property
+    def early(self) -> EarlyModules:
+        """The modules of kernels that are there before the program is."""
+        return EarlyModules(self.target.machine, self.machine)
 
     @cached_property
     def buffers(self) -> BufferPlan:
@@ -173,7 +179,8 @@ class Compilation:
     @cached_property
     def ir(self) -> tuple[IrModule, ...]:
         """The program's LLVM modules."""
-        made = emit(self.program, flushed=self.target.isa.float_mode if self.is_fast else None)
+        flushed = self.target.isa.float_mode if self.is_fast else None
+        made = emit(self.program, flushed=flushed, begun=self.early.begun)
         return tuple(replace(m, machine=self.machine) for m in made) if self.machine else made
 
     @property
@@ -182,8 +189,16 @@ class Compilation:
 
     @cached_property
     def objects(self) -> Sequence[bytes]:
-        """One object file per module of IR."""
-        return code.objects(self.ir, cache=self.cache)
+        """One object file per module of IR, the first ones begun while kernels are planned. Raises
+        HloErrors for a program that cannot run in this process.
+        """
+        with EarlyObjects(cache=self.cache) as made:
+            self.early.begin = made.begin
+            hosts = self.program.hosts
+            check_runs(host.instruction for host in hosts)
+            check_fits(self.program)
+            check_host_arrays(hosts)
+            return made.all_of(self.ir)
 
     @cached_property
     def executable(self) -> Compiled:
@@ -203,10 +218,6 @@ class Compilation:
             return InterpretedExecutable(module)
         check_arrays(self.static)
         check_windows(self.static)
-        hosts = self.program.hosts
-        check_runs(host.instruction for host in hosts)
-        check_fits(self.program)
-        check_host_arrays(hosts)
         return self.linked(self.objects)
 
     def linked(

@@ -26,6 +26,7 @@ from hlo.backend.ir.ir_module import LAPACK, IrModule
 from hlo.backend.ir.procedure import Unit
 from hlo.backend.linking import llvm, toolchain
 from hlo.backend.linking.options import CODEGEN_LEVEL
+from hlo.backend.linking.workers import in_parallel
 from hlo.hashing import hasher
 from hlo.machine import Machine
 
@@ -92,7 +93,7 @@ def object_code(parts: Sequence[Part], exported: Sequence[str], machine: Machine
             return target.emit_object(ref)
 
     costs = [sum(map(expected_us, unit)) for _, unit in units]
-    bodies = toolchain.in_parallel(made, costs)
+    bodies = in_parallel(made, costs)
     if len(parts) == 1:
         return merged(bodies, exported)
     owners = [part for part, _ in units]

@@ -66,33 +66,44 @@ class Work(NamedTuple):
 
 
 NO_WORK = Work(0.0, 1)
-Known = dict[tuple[str, Work], Kernel]  # functions by their names and what a call does
+Known = dict[tuple[Kernel, Work], Kernel]  # by what they were, and what a call of them does
 _COMMON = frozenset({Arithmetic, Cast, GetElementPtr, Instruction, Load, Phi})  # most records
 
 
-def with_polls(program: Program) -> Program:
-    """The program; if it can be stopped, with questions in its long kernels."""
+def with_polls(program: Program, known: Known | None = None) -> Program:
+    """The program; if it can be stopped, with questions in its long kernels. known: what kernels
+    were before it was there.
+    """
     if not program.watched:
         return program
     longest: dict[int, Work] = {}
     for step in nested(program.steps):
         if isinstance(step, KernelStep):
-            size = watch_ir.piece(step)
-            work = Work(step.us * size / max(1, step.units), size)
+            work = work_of(step.units, step.us, step.packing_us)
             longest[step.kernel] = max(work, longest.get(step.kernel, work))
-    known: Known = {}
+    known = {} if known is None else known
     kernels = [polled(k, longest.get(n, NO_WORK), known) for n, k in enumerate(program.kernels)]
     return replace(program, kernels=tuple(kernels))
 
 
-def polled(kernel: Kernel, work: Work, known: Known | None = None) -> Kernel:
-    """The kernel, one piece of whose units is that work, with questions in its loops."""
+def work_of(units: int, us: float, packing_us: float) -> Work:
+    """What one call does of units that take so long in all, and pack so long before."""
+    size = watch_ir.piece_of(units, us, packing_us)
+    return Work(us * size / max(1, units), size)
+
+
+def polled(kernel: Kernel, work: Work, known: Known) -> Kernel:
+    """The kernel, one piece of whose units is that work, with questions in its loops. known: what
+    was made of others, and of what they call.
+    """
     if kernel.is_open:
         work = Work(ENDLESS_US, work.units)
     if work.us <= ROUND_US:
         return kernel
-    functions = {symbol(f): f for f in kernel.functions}
-    return _Polling(functions, {} if known is None else known).kernel(kernel, work)
+    if (kernel, work) not in known:
+        functions = {symbol(f): f for f in kernel.functions}
+        known[kernel, work] = _Polling(functions, known).kernel(kernel, work)
+    return known[kernel, work]
 
 
 def even(rounds: int, strip: int) -> int:
@@ -147,7 +158,7 @@ class _Polling:
         changed: dict[str, str] = {}
         for name, function in self.functions.items():
             work = self.calls.get(name, NO_WORK)
-            made.append(self._function(name, function, work))
+            made.append(self._function(function, work))
             changed[name] = symbol(made[-1])
         return replace(
             code,
@@ -156,15 +167,15 @@ class _Polling:
             functions=tuple(made),
         )
 
-    def _function(self, name: str, function: Kernel, work: Work) -> Kernel:
+    def _function(self, function: Kernel, work: Work) -> Kernel:
         """A function, of which a call does so much: as another kernel has it, if it calls none."""
         if work.us <= ROUND_US:
             return function
         if not self.functions.keys().isdisjoint(function.function.symbols[1:]):
             return self._polled(function, work)
-        if (name, work) not in self.known:
-            self.known[name, work] = self._polled(function, work)
-        return self.known[name, work]
+        if (function, work) not in self.known:
+            self.known[function, work] = self._polled(function, work)
+        return self.known[function, work]
 
     def _polled(self, kernel: Kernel, work: Work) -> Kernel:
         function = _Function(kernel.function, self, work.units)

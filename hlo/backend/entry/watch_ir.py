@@ -40,8 +40,13 @@ def is_short(loop: LoopStep) -> bool:
 
 def piece(step: KernelStep) -> int:
     """Units of a step that run without a question."""
-    wanted = max(PIECE_US, min(PACKING_SHARE * step.packing_us, LONGEST_PIECE_US))
-    return step.units if step.us < 2 * wanted else max(1, int(step.units * wanted / step.us))
+    return piece_of(step.units, step.us, step.packing_us)
+
+
+def piece_of(units: int, us: float, packing_us: float) -> int:
+    """The same of what takes so long, and packs so long before."""
+    wanted = max(PIECE_US, min(PACKING_SHARE * packing_us, LONGEST_PIECE_US))
+    return units if us < 2 * wanted else max(1, int(units * wanted / us))
 
 
 def ask(p: Procedure, frame: Word) -> None:

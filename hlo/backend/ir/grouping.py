@@ -31,6 +31,7 @@ class Cost(Struct, frozen=True):
         return self.function + self.line * kernel.length
 
 
+MOST_CUT = 400  # The most lines of a kernel that stays whole, whatever else there is: 11 ms.
 # Kernels as they are, plain code, and what the middle-end sees first (Sapphire Rapids; only how
 # they compare counts).
 KERNELS, GLUE, OPTIMISED = Cost(1000, 600, 20), Cost(250, 180, 8), Cost(5000, 0, 60)

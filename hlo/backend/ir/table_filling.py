@@ -51,6 +51,11 @@ def apart(kernels: dict[str, Kernel], fills: dict[str, Kernel]) -> dict[str, Ker
     return found
 
 
+def has_tables(kernel: Kernel) -> bool:
+    """Whether a kernel reads tables that are to be filled."""
+    return bool(_tables(kernel.declarations))
+
+
 def _tables(declarations: Iterable[str]) -> dict[str, str]:
     """The declared tables, and their types."""
     found = (_DECLARED.match(line) for line in declarations)

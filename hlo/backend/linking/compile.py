@@ -14,6 +14,7 @@ from hlo import cache as disk
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.linking.compilation_cache import sources_digest
 from hlo.backend.linking.identity import identity
+from hlo.backend.linking.workers import Workers
 from hlo.once import lock
 
 # Folders of this package with all that writes the process's own functions.
@@ -27,15 +28,17 @@ _memory: OrderedDict[str, bytes] = OrderedDict()
 _lock = lock()  # programs may be compiled on several threads
 
 
-def objects(modules: Sequence[IrModule], *, cache: bool = True) -> list[bytes]:
+def objects(
+    modules: Sequence[IrModule], *, cache: bool = True, workers: Workers | None = None
+) -> list[bytes]:
     """One object file per module. cache: use this process's memory of objects and the disk's, which
-    library functions always come from.
+    library functions always come from. workers: who make others besides, which are made then, too.
     """
     names = [_name(m) if cache or m.is_library else str(n) for n, m in enumerate(modules)]
     kept = {n for n, m in zip(names, modules, strict=True) if cache or m.is_library}
     found = {name: _cached_object(name) for name in kept}
     missing = {n: m for n, m in zip(names, modules, strict=True) if found.get(n) is None}
-    made = generated(list(missing.values())) if missing else []
+    made = generated(list(missing.values()), workers) if missing or workers else []
     for name, body in zip(missing, made, strict=True):
         found[name] = body
         if name in kept:
@@ -63,11 +66,11 @@ def own_object(name: str, made: Callable[[], IrModule]) -> bytes:
     return body
 
 
-def generated(modules: Sequence[IrModule]) -> list[bytes]:
+def generated(modules: Sequence[IrModule], workers: Workers | None = None) -> list[bytes]:
     """One object file per module, from LLVM: its library is loaded at the first."""
     from hlo.backend.linking import toolchain
 
-    return toolchain.object_codes(modules)
+    return toolchain.object_codes(modules, workers)
 
 
 def _cached_object(name: str) -> bytes | None:

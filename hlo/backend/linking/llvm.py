@@ -66,6 +66,12 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "RunNewModulePassManager": (None, c_void_p, c_void_p, c_void_p),
     "DisposeNewModulePassManger": (None, c_void_p),  # its spelling
 }  # fmt: skip
+# Functions that take microseconds, or less than a thread waits for Python's lock beside one that
+# works: they keep it. Of a module's ten calls those that read it and make its code give it up.
+_SHORT = frozenset({
+    "DisposeString", "GetBufferStart", "GetBufferSize", "DisposeMemoryBuffer", "ContextCreate",
+    "ContextDispose", "SetTarget", "DisposeModule",
+})  # fmt: skip
 _SPEED_LEVEL = 2  # of the middle-end
 
 
@@ -73,10 +79,12 @@ _SPEED_LEVEL = 2  # of the middle-end
 def _library() -> ctypes.CDLL:
     """llvmlite's library, with the functions' kinds."""
     folder = os.path.join(os.path.dirname(llvmlite.__file__), "binding")
-    found = ctypes.CDLL(os.path.join(folder, get_library_name()))
+    path = os.path.join(folder, get_library_name())
+    found, kept = ctypes.CDLL(path), ctypes.PyDLL(path)
     for name, (result, *arguments) in _FUNCTIONS.items():
-        function = getattr(found, f"LLVMPY_{name}")
+        function = getattr(kept if name in _SHORT else found, f"LLVMPY_{name}")
         function.restype, function.argtypes = result, arguments
+        setattr(found, f"LLVMPY_{name}", function)
     return found
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,11 +27,11 @@ from hlo.backend.linking.options import (
     RISCV_MODEL,
     STATIC_MODEL,
 )
+from hlo.backend.linking.workers import Workers, in_parallel
 from hlo.errors import HloError
 from hlo.forking import inside, library_lock
 from hlo.machine import Machine, described
 from hlo.once import lock, once
-from hlo.progress import tell
 
 # Of architectures that have a model of their own.
 _MODELS = {"riscv64": RISCV_MODEL, "wasm32": STATIC_MODEL}
@@ -40,8 +39,6 @@ _MODELS = {"riscv64": RISCV_MODEL, "wasm32": STATIC_MODEL}
 # upper halves of vector registers: six of them made a loop of 200 instructions 25 times as long
 # (Zen 3).
 _UNWANTED = {"sse4a"}
-# Microseconds of all modules but the longest that are worth a thread.
-THREAD_US = 700
 # Lines of a module whose loops LLVM may unroll: those of short loops' functions, whose kernels
 # have loops of few trips, so that all places are known then. Solvers of 60 steps a trip took up to
 # 1.7 times as long without, and compile as fast.
@@ -271,66 +268,7 @@ def assembly(module: IrModule, *, is_verbose: bool = False) -> str:
             target.set_asm_verbosity(is_verbose=False)
 
 
-def object_codes(modules: Sequence[IrModule]) -> list[bytes]:
-    """The object files of all modules."""
+def object_codes(modules: Sequence[IrModule], workers: Workers | None = None) -> list[bytes]:
+    """The object files of all modules. workers: who are at others of the program."""
     costs = [expected_us(module) for module in modules]
-    return in_parallel(lambda number: object_code(modules[number]), costs)
-
-
-class Worker(threading.Thread):
-    """A thread that begins at once, and whose error is raised by `check`, when it has ended. Not
-    of concurrent.futures, which takes as long to import as LLVM takes for a module.
-    """
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        super().__init__(name="hlo-code")
-        self._work = work
-        self._error: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._work()
-        except BaseException as error:  # raised in the thread that waits
-            self._error = error
-
-    def check(self) -> None:
-        """Raise what ended it."""
-        if self._error is not None:
-            raise self._error
-
-
-def in_parallel(code: Callable[[int], bytes], costs: Sequence[int]) -> list[bytes]:
-    """What a function makes of modules by number, on as many threads as there are processors.
-
-    costs: of the modules, in microseconds.
-    """
-    made: dict[int, bytes] = {}
-    tell("machine code", 0, len(costs))
-    # The longest first, taken from the end.
-    waiting = sorted(range(len(costs)), key=costs.__getitem__)
-
-    def work() -> None:
-        while True:
-            try:
-                number = waiting.pop()
-            except IndexError:
-                return
-            made[number] = code(number)
-            tell("machine code", len(made), len(costs))
-
-    spare = sum(costs) - max(costs, default=0)
-    workers = min(len(costs), len(os.sched_getaffinity(0))) if spare > THREAD_US else 1
-    if workers < 2:
-        work()
-    else:
-        others = [Worker(work) for _ in range(workers - 1)]
-        try:
-            work()
-        finally:
-            for other in others:
-                other.join()
-        for other in others:
-            other.check()
-    tell("machine code", len(made), len(costs))
-    return [made[n] for n in range(len(costs))]
+    return in_parallel(lambda number: object_code(modules[number]), costs, workers)

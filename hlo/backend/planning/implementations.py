@@ -70,12 +70,14 @@ def implementations(
     target: Target,
     makers: KernelMakers,
     knowledge: Callable[[Instruction], KnownLeaves] | None = None,
+    told: Callable[[Instruction, KernelSequence], None] | None = None,
     *,
     is_repeated: bool = False,
 ) -> Implementations:
     """An implementation for every scheduled instruction that needs code of its own.
 
-    knowledge: of which operands something is known; None: what the schedule says. is_repeated:
+    knowledge: of which operands something is known; None: what the schedule says. told: hears of
+    each instruction that no loop repeats, and its kernels, as soon as they are there. is_repeated:
     whether a run runs all of it again and again, as it does a block. The blocks of a program share
     what was made for any of them.
     """
@@ -87,7 +89,8 @@ def implementations(
     made.numbers = fingerprints
     of = knowledge or _Knowledge(schedule).of
     total = sum(map(len, schedule.orders.values()))
-    for order in schedule.orders.values():
+    for computation, order in schedule.orders.items():
+        hears = None if schedule.is_repeated(computation) else told
         for instruction in order:
             tell("kernels", len(found), total)
             opcode = instruction.opcode
@@ -102,6 +105,8 @@ def implementations(
                 implementation = implement(instruction, own, makers, leaves)
                 known[key] = implementation
             found[instruction] = implementation
+            if hears is not None and isinstance(implementation, KernelSequence):
+                hears(instruction, implementation)
     return found
 
 

@@ -15,6 +15,7 @@ from hlo.backend.entry.polling import Work, polled
 from hlo.backend.entry.process import POLL
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.linking import compile as code
+from hlo.backend.linking.workers import Workers
 from hlo.backend.math import complex_term, term
 
 FFT = """HloModule m
@@ -33,9 +34,9 @@ def generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[IrModule]
     given: list[IrModule] = []
     generate = code.generated
 
-    def recorded(modules: Sequence[IrModule]) -> list[bytes]:
+    def recorded(modules: Sequence[IrModule], *workers: Workers | None) -> list[bytes]:
         given.extend(modules)
-        return generate(modules)
+        return generate(modules, *workers)
 
     monkeypatch.setattr(code, "generated", recorded)
     return given
@@ -74,7 +75,7 @@ def test_code_that_waits_for_nobody_has_them_inside() -> None:
 def test_a_function_that_asks_whether_to_stop_is_of_its_program() -> None:
     program = Compilation(hlo.parse(FFT.format(rows=48)), threads=1).program
     (kernel,) = program.kernels
-    asking = [f for f in polled(kernel, Work(1e12, 1)).functions if POLL.symbol in f.text]
+    asking = [f for f in polled(kernel, Work(1e12, 1), {}).functions if POLL.symbol in f.text]
     assert asking
     assert not any(f.is_library for f in asking)
     assert all(f.is_library for f in kernel.functions)
