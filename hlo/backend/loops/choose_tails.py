@@ -35,7 +35,8 @@ def _ended(schedule: NestSchedule, vector: Axis) -> Axis:
     if vector.of:
         return replace(vector, tail=Tail.MASKED, tail_step=_rest_step(schedule, vector))
     rest = length % lanes
-    shortens = schedule.is_light and length <= FEW_VECTORS * lanes
+    shortens = not schedule.masks_all
+    shortens |= schedule.is_light and length <= FEW_VECTORS * lanes
     is_short = not rest or (shortens and rest.bit_count() <= _most_short(schedule))
     return replace(vector, tail=Tail.SHORT if is_short else Tail.MASKED)
 

@@ -99,7 +99,7 @@ def _choose_vectors(schedule: NestSchedule, *, is_reduction: bool) -> NestSchedu
     if again:
         schedule = schedule.with_axis(last, step=again[0] * lanes, tail=Tail.OVERLAPPING)
         return schedule.because("one body: the last round ends where the elements do")
-    if domain.weight > light:
+    if domain.weight > light and schedule.masks_all:
         schedule = schedule.with_axis(last, tail=Tail.PREDICATED)
         remark = f"one body: an element's weight is {domain.weight}, light is {light}"
         schedule = schedule.because(remark)

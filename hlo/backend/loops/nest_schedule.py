@@ -98,6 +98,11 @@ class Ahead(Struct, frozen=True):
     is_written: bool = False
 
 
+# Arrays of elements too narrow for masks that all rounds may mask: of more, a body of its own for
+# the last round takes less.
+_MOST_BRANCHED = 3
+
+
 class NestSchedule(Struct, frozen=True, eq=False):
     """The axes of a domain's loops, the outermost first; a loop that is split has several.
 
@@ -106,8 +111,9 @@ class NestSchedule(Struct, frozen=True, eq=False):
     one stores; walks: reductions that go through memory row by row. reductions: with their indices,
     in order, as each is made where its index is known; ahead: what the stage that stores asks for,
     fetched: what the last reduction does. remarks: why, one for each decision. is_small: whether
-    little code is worth more than fast code. apart: leaves over which no result may lie
-    (in_place.py).
+    little code is worth more than fast code. masks_all: not where the
+    machine has masks, but none for elements as narrow as many that are read or stored: each is
+    behind a branch then. apart: leaves over which no result may lie (in_place.py).
     """
 
     machine: Machine
@@ -123,6 +129,7 @@ class NestSchedule(Struct, frozen=True, eq=False):
     fetched: tuple[Ahead, ...] = ()
     remarks: tuple[str, ...] = ()
     is_small: bool = False
+    masks_all: bool = True
     apart: frozenset[int] = frozenset()
 
     # -- what the axes are -------------------------------------------------------------------
@@ -270,8 +277,18 @@ def serial(target: Target, domain: Domain, lanes: int) -> NestSchedule:
     )
     machine, is_small = target.machine, target.is_small
     return NestSchedule(
-        machine, domain, lanes, tuple(axes), remarks=domain.remarks, is_small=is_small
-    )
+        machine, domain, lanes, tuple(axes), remarks=domain.remarks, is_small=is_small,
+        masks_all=_masks_all(target, domain),
+    )  # fmt: skip
+
+
+def _masks_all(target: Target, domain: Domain) -> bool:
+    """Whether masks serve what lanes read and store side by side, but for a few narrow elements."""
+    isa, lane = target.isa, domain.variables[-1:]
+    reads = [r.dtype for r in domain.trace.reads if lane and r.position.coefficient(lane[0]) == 1]
+    types = (*reads, *(output.array.dtype for output in domain.outputs))
+    narrow = sum(not isa.masks_loads_of(8 * dtype.item_bytes) for dtype in types)
+    return narrow <= _MOST_BRANCHED or not isa.masks_loads
 
 
 def is_streamed(machine: Machine, size_bytes: int) -> bool:

@@ -15,7 +15,7 @@ from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.nest_schedule import NestSchedule
 from hlo.backend.loops.outputs import Output, outputs_of
 from hlo.backend.loops.printing import print_axis
-from hlo.backend.loops.schedule import Source
+from hlo.backend.loops.schedule import Source, Tail
 from hlo.ir.instruction import Instruction
 from hlo.machine import NAMED
 
@@ -217,3 +217,34 @@ def test_little_work_of_one_run_has_little_code(shape: str, *, is_little: bool) 
     once = schedules_of(expression, outputs, lanes)
     assert [s.is_small for s in once] == [is_little]
     assert [s.is_small for s in again] == [False]
+
+
+@pytest.mark.parametrize(
+    ("machine", "flags", "tail"),
+    [
+        ("x86-64-v3", 4, Tail.SHORT),
+        ("x86-64-v3", 3, Tail.PREDICATED),
+        ("znver4", 4, Tail.PREDICATED),
+    ],
+)
+def test_rounds_are_not_masked_where_many_elements_are_too_narrow_for_it(
+    machine: str, flags: int, tail: Tail
+) -> None:
+    """Sturm sequences: quotients in turn, and whether each is below zero."""
+    lines = ["v0 = f32[500] parameter(0)", "y = f32[500] parameter(1)"]
+    for n in range(flags):
+        lines += [
+            f"e{n} = f32[500] exponential(v{n})",
+            f"l{n} = f32[500] log(e{n})",
+            f"v{n + 1} = f32[500] divide(l{n}, y)",
+            f"c{n} = pred[500] compare(v{n + 1}, y), direction=LE",
+        ]
+    names = ", ".join([*(f"c{n}" for n in range(flags)), f"v{flags}"])
+    types = ", ".join([*["pred[500]"] * flags, "f32[500]"])
+    body = "\n".join([*lines, f"ROOT t = ({types}) tuple({names})"])
+    text = f"""  a = f32[500] parameter(0)
+  b = f32[500] parameter(1)
+  ROOT r = ({types}) fusion(a, b), kind=kLoop, calls={{ {body} }}"""
+    (schedule,) = schedules(text, machine)
+    assert schedule.vector is not None
+    assert schedule.vector.tail is tail
