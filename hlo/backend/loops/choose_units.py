@@ -90,7 +90,7 @@ def _choose_vectors(schedule: NestSchedule, *, is_reduction: bool) -> NestSchedu
     if unroll > 1:
         remark = f"vectors: {unroll} a round, an element's weight is {domain.weight}"
         schedule = schedule.because(remark)
-    light = 0 if schedule.is_small else LIGHT
+    light = 0 if schedule.is_small and schedule.has_masks else LIGHT
     if length % lanes == 0 or length < lanes or schedule.tile is not None or is_reduction:
         return schedule
     # Conditions hold or not where the places of the last elements are known.

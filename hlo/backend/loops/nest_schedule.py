@@ -111,9 +111,9 @@ class NestSchedule(Struct, frozen=True, eq=False):
     one stores; walks: reductions that go through memory row by row. reductions: with their indices,
     in order, as each is made where its index is known; ahead: what the stage that stores asks for,
     fetched: what the last reduction does. remarks: why, one for each decision. is_small: whether
-    little code is worth more than fast code. masks_all: not where the
-    machine has masks, but none for elements as narrow as many that are read or stored: each is
-    behind a branch then. apart: leaves over which no result may lie (in_place.py).
+    little code is worth more than fast code. has_masks: whether loads and stores take some lanes
+    alone. masks_all: not where they do, but none of elements as narrow as many that are read or
+    stored: each is behind a branch then. apart: leaves over which no result may lie (in_place.py).
     """
 
     machine: Machine
@@ -129,6 +129,7 @@ class NestSchedule(Struct, frozen=True, eq=False):
     fetched: tuple[Ahead, ...] = ()
     remarks: tuple[str, ...] = ()
     is_small: bool = False
+    has_masks: bool = True
     masks_all: bool = True
     apart: frozenset[int] = frozenset()
 
@@ -278,7 +279,7 @@ def serial(target: Target, domain: Domain, lanes: int) -> NestSchedule:
     machine, is_small = target.machine, target.is_small
     return NestSchedule(
         machine, domain, lanes, tuple(axes), remarks=domain.remarks, is_small=is_small,
-        masks_all=_masks_all(target, domain),
+        has_masks=target.isa.masks_loads, masks_all=_masks_all(target, domain),
     )  # fmt: skip
 
 
