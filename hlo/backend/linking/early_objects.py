@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from hlo.backend.ir.grouping import expected_us, processors
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.linking.compile import objects
-from hlo.backend.linking.workers import HANDING_OVER, Workers
+from hlo.backend.linking.workers import Workers
 
 
 class EarlyObjects:
@@ -31,7 +31,6 @@ class EarlyObjects:
     def __exit__(self, *_: object) -> None:
         if self._workers is not None:
             self._workers.abandon()
-            HANDING_OVER.be_usual()
 
     def begin(self, module: IrModule) -> None:
         """Have code made of a module, if there is another processor."""
@@ -40,7 +39,6 @@ class EarlyObjects:
             return
         if self._workers is None:
             self._workers = Workers()
-            HANDING_OVER.be_sooner()
         self._begun.add(module.symbols)
         self._workers.put(expected_us(module), lambda: self._make(module))
         self._workers.start(others)

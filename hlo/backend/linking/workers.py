@@ -11,46 +11,14 @@ from __future__ import annotations
 import heapq
 import itertools
 import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 
-from hlo.once import lock
 from hlo.progress import tell
 
 # Microseconds of all modules but the longest that are worth a thread.
 THREAD_US = 700
-# For so long a thread keeps Python's lock while another one waits, where code is made beside it: a
-# worker asks for it twice a module. At Python's 5 ms models took 1.04 times as long.
-HAND_OVER_S = 0.0005
 Job = Callable[[], None]
-
-
-class _HandingOver:
-    """Python's switch interval, shorter while somebody wants it so."""
-
-    def __init__(self) -> None:
-        self._lock = lock()
-        self._count = 0
-        self._usual = 0.0
-
-    def be_sooner(self) -> None:
-        """Somebody does."""
-        with self._lock:
-            if not self._count:
-                self._usual = sys.getswitchinterval()
-                sys.setswitchinterval(min(HAND_OVER_S, self._usual))
-            self._count += 1
-
-    def be_usual(self) -> None:
-        """Does no more."""
-        with self._lock:
-            self._count -= 1
-            if not self._count:
-                sys.setswitchinterval(self._usual)
-
-
-HANDING_OVER = _HandingOver()
 
 
 class Worker(threading.Thread):

@@ -1,11 +1,10 @@
 """Workers: jobs that threads do, meanwhile or at the end, and what becomes of errors."""
 
-import sys
 import threading
 
 import pytest
 
-from hlo.backend.linking.workers import HAND_OVER_S, HANDING_OVER, Workers, in_parallel
+from hlo.backend.linking.workers import Workers, in_parallel
 
 
 def alive() -> list[str]:
@@ -73,14 +72,3 @@ def test_modules_come_in_their_order_beside_others_of_the_program() -> None:
     workers.put(5, lambda: others.append(1))
     assert in_parallel(lambda n: bytes([n]), [1, 1000, 10], workers) == [b"\0", b"\1", b"\2"]
     assert others == [1]
-
-
-def test_the_lock_is_handed_over_sooner_as_long_as_somebody_wants_it_so() -> None:
-    usual = sys.getswitchinterval()
-    HANDING_OVER.be_sooner()
-    HANDING_OVER.be_sooner()
-    assert sys.getswitchinterval() == pytest.approx(HAND_OVER_S)
-    HANDING_OVER.be_usual()
-    assert sys.getswitchinterval() == pytest.approx(HAND_OVER_S)
-    HANDING_OVER.be_usual()
-    assert sys.getswitchinterval() == usual
