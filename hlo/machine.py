@@ -62,6 +62,7 @@ class Rates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reads and copies). cached_bytes: the same out of the second-level cache; cached_factor_bytes:
     where they are only read, by a product. copied_bytes: of a plain copy. packed_bytes: of columns
     that a product packs. crossing_bytes: what another core has written, out of its cache.
+    taken_bytes: written where another core has read since, which has to give the lines back.
     awaited_bytes: what memory delivers while one line is waited for (a latency times a rate).
 
     elementwise_ops: of elementwise code. contracted_ops: of the contraction engine's f32 products.
