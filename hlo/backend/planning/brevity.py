@@ -34,24 +34,24 @@ def brief_kernels(program: Program) -> frozenset[int]:
     lost: defaultdict[int, float] = defaultdict(float)
     for step in once:
         lost[step.kernel] += LOST * step.us
-    left, found = may_lose(program.cost_us), set[int]()
+    left, found = _may_lose(program.cost_us), set[int]()
     for number in sorted(lost, key=lost.__getitem__):
         if lost[number] > left:
             break
-        if not others[number] and is_as_fast(program.kernels[number]):
+        if not others[number] and _is_as_fast(program.kernels[number]):
             left -= lost[number]
             found.add(number)
     return frozenset(found)
 
 
-def may_lose(us: float) -> float:
-    """Microseconds that a run of so many may lose."""
-    return max(MOST_LOST_US, MOST_LOST_PART * us)
-
-
 def may_be_brief(kernel: Kernel, us: float, run_us: float) -> bool:
     """Whether a kernel of so many microseconds may be one of them, of a run that takes so long."""
-    return LOST * us <= may_lose(run_us) and is_as_fast(kernel)
+    return LOST * us <= _may_lose(run_us) and _is_as_fast(kernel)
+
+
+def _may_lose(us: float) -> float:
+    """Microseconds that a run of so many may lose."""
+    return max(MOST_LOST_US, MOST_LOST_PART * us)
 
 
 def _run_once(steps: Sequence[Step]) -> Iterator[KernelStep]:
@@ -65,7 +65,7 @@ def _run_once(steps: Sequence[Step]) -> Iterator[KernelStep]:
                 stack += (s for branch in branches for s in branch)
 
 
-def is_as_fast(kernel: Kernel) -> bool:
+def _is_as_fast(kernel: Kernel) -> bool:
     """Whether plain code of a kernel is nearly as fast: its loops carry their counters alone."""
     if kernel.needs_middle_end or kernel.is_open:
         return False

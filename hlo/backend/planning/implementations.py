@@ -91,17 +91,17 @@ def implementations(
     total = sum(map(len, schedule.orders.values()))
     for computation, order in schedule.orders.items():
         hears = None if schedule.is_repeated(computation) else told
+        once = not is_repeated and schedule.runs_once(computation)
+        own = replace(target, runs_once=once)
         for instruction in order:
             tell("kernels", len(found), total)
             opcode = instruction.opcode
             if opcode in SOURCES or opcode in CONTROL or is_forwarding(instruction):
                 continue
             leaves = of(instruction)
-            once = not is_repeated and schedule.runs_once(instruction.computation)
             key = fingerprints.of(instruction), leaves, target.is_bounded, once
             implementation = known.get(key)
             if implementation is None:
-                own = replace(target, runs_once=once)
                 implementation = implement(instruction, own, makers, leaves)
                 known[key] = implementation
             found[instruction] = implementation
