@@ -7,12 +7,16 @@ does not look, and the counter goes through every row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from hlo.analysis.loop_state import Counter, element_index, integer_constant
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
+
+_WHOLE = -1  # the number of no element
 
 
 class RowOrder(Struct, frozen=True):
@@ -48,14 +52,22 @@ def row_dim(whole: Shape, row: Shape) -> int | None:
     return cut[0] if len(cut) == 1 and row.dims[cut[0]] == 1 else None
 
 
-def reads_of(computation: Computation, number: int) -> list[Instruction | None]:
-    """The instructions that take the element of the state; None among them: who takes it whole."""
+def reads_of(computation: Computation, number: int) -> Sequence[Instruction | None]:
+    """The instructions that take the element of the state; None first: somebody takes it whole."""
+    reads = computation.fact(_reads)
+    return reads.get(number, reads[_WHOLE])
+
+
+def _reads(computation: Computation) -> dict[int, list[Instruction | None]]:
+    """Those who take each element that anybody takes by itself; `_WHOLE`: of any other one."""
     (parameter,) = computation.parameters
-    return [
-        user if user.opcode == "get-tuple-element" else None
-        for user in parameter.users
-        if user.opcode != "get-tuple-element" or element_index(user) == number
-    ]
+    is_taken = all(user.opcode == "get-tuple-element" for user in parameter.users)
+    whole: list[Instruction | None] = [] if is_taken else [None]
+    found = {_WHOLE: whole}
+    for user in parameter.users:
+        if user.opcode == "get-tuple-element":
+            found.setdefault(element_index(user), [*whole]).append(user)
+    return found
 
 
 def row_order(start: Instruction, body: Computation, known: Counter, rows: int) -> RowOrder | None:

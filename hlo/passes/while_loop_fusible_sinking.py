@@ -72,7 +72,7 @@ def _sink_all(loop: Instruction) -> bool:
         number = element_index(element)
         start = state.operands[number]
         is_single = reads_of(body, number) == [element] and not reads_of(condition, number)
-        if is_single and _is_worth(start) and _is_read_by_elements(element):
+        if _is_worth(start) and is_single and _is_read_by_elements(element):
             cone = _cone(start) or _cone(start, is_shallow=True)
             if cone is not None:
                 sunk[number] = cone

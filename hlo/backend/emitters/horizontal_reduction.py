@@ -5,13 +5,17 @@ vectors, lanes of a vector --joined by pairs, halved--> one lane
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from hlo.analysis.reducers import Reducer
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
-from hlo.backend.lanes.types import Lanes, parts
+from hlo.backend.lanes.alternating import every, part_lanes, swapped
+from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.ir.dtype import PRED, DType
 from hlo.ops.identities import identity
 
@@ -59,25 +63,50 @@ class HorizontalReduction(Struct):
         return [reducers.half(w, x, 1, 0) if types.width(x) > 1 else x for x in total]
 
     def halved_together(self, totals: list[Accumulators]) -> list[Accumulators]:
-        """Several vectors: the lower halves of two beside each other, joined with the upper ones.
+        """1, 2, 4, ... vectors: the lower halves of two beside each other, joined with the upper
+        ones. A vector that is left alone is halved in its place, and its lanes are picked.
 
         Lanes meet as they do where each is halved alone, in half the steps.
         """
-        w = self.elemental.nest.w
-        block = types.width(totals[0][0])
-        while block > 1:
-            groups = [totals[k : k + 2] for k in range(0, len(totals), 2)]
+        w, lanes = self.elemental.nest.w, types.width(totals[0][0])
+        scalars = [v.scalar_type for x in totals[0] for v in parts(x)]
+        part = min(part_lanes(scalars), lanes)
+        totals = _in_turn(totals, lanes // part, part)
+        run = lanes // 2
+        while run and len(totals) > 1:
+            pairs = zip(totals[::2], totals[1::2], strict=True)
             totals = []
-            for group in groups:
-                low, high = (
-                    [reducers.halves(w, pair, block, k) for pair in zip(*group, strict=True)]
-                    for k in (0, 1)
-                )
-                totals.append(self.join(low, high))
-            block //= 2
-        return totals
+            for a, b in pairs:
+                halves = [reducers.halves(w, x, y, run, part) for x, y in zip(a, b, strict=True)]
+                totals.append(self.join([low for low, _ in halves], [high for _, high in halves]))
+            run //= 2
+        return [self._halved_in_place(totals[0], run)] if run else totals
+
+    def _halved_in_place(self, total: Accumulators, run: int) -> Accumulators:
+        """Runs of so many lanes joined with those behind them, these halved, and so on."""
+        w, step = self.elemental.nest.w, 2 * run
+        while run:
+            total = self.join(total, [_each(x, lambda v, n=run: swapped(w, v, n)) for x in total])  # type: ignore[misc]
+            run //= 2
+        return [_each(x, lambda v: every(w, v, step)) for x in total]
 
     def taken_apart(self, ended: list[Accumulators], count: int) -> list[Accumulators]:
         """The lanes of `count` results."""
         w, each = self.elemental.nest.w, count // len(ended)
         return [[reducers.half(w, x, 1, n % each) for x in ended[n // each]] for n in range(count)]
+
+
+def _in_turn(totals: list[Accumulators], most: int, part: int) -> list[Accumulators]:
+    """The vectors in the order that brings their results into theirs: halves of whole parts go to
+    parts one after the other, halves of these to lanes of each.
+    """
+    count = len(totals)
+    across = min(count, most)
+    within = min(count // across, part)
+    order = [k * within + n for n in range(within) for k in range(across)]
+    each = len(order)
+    return [totals[first + k] for first in range(0, count, each) for k in order]
+
+
+def _each(lanes: Lanes, move: Callable[[Value], Value]) -> Lanes:
+    return joined([move(v) for v in parts(lanes)])

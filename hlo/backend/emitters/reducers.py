@@ -8,6 +8,7 @@ from hlo.analysis.reducers import Reducer
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.lanes import types
+from hlo.backend.lanes.alternating import alternate
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.ir.dtype import DType
@@ -71,15 +72,10 @@ def half(w: Writer, lanes: Lanes, count: int, which: int) -> Lanes:
     return _shuffled(w, [lanes], [which * count + lane for lane in range(count)])
 
 
-def halves(w: Writer, pair: Sequence[Lanes], block: int, which: int) -> Lanes:
-    """Of one or two vectors, the lower (0) or upper (1) halves of all blocks of lanes."""
-    count, step = types.width(pair[0]), block // 2
-    return _shuffled(w, (pair[0], pair[-1]), [
-        number * count + start + which * step + lane
-        for number in range(len(pair))
-        for start in range(0, count, block)
-        for lane in range(step)
-    ])  # fmt: skip
+def halves(w: Writer, a: Lanes, b: Lanes, run: int, part: int) -> tuple[Lanes, Lanes]:
+    """Of two vectors, the even runs of lanes and the odd ones (lanes/alternating.py)."""
+    pairs = [alternate(w, x, y, run, part) for x, y in zip(parts(a), parts(b), strict=True)]
+    return joined([even for even, _ in pairs]), joined([odd for _, odd in pairs])
 
 
 def turned(w: Writer, lanes: Lanes, step: int) -> Lanes:

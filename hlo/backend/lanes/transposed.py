@@ -15,6 +15,7 @@ from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory, lane_offsets, lane_zero, mask_of
+from hlo.backend.lanes.alternating import part_lanes
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.strided import stretch
 from hlo.backend.lanes.types import Lanes
@@ -27,8 +28,6 @@ _FEWEST_COLUMNS = 4  # Fewer columns are not worth turning and are gathered.
 _FEWEST_LANES = 4
 # Of a stretch of narrow elements, and of a row: the limits between the two ways.
 _FEW_CHUNKS, _LONG_RUN = 2, 8
-_PART_BITS = 128  # Inside of so many every machine interleaves two vectors in one instruction.
-_FLOAT_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 _WORD_BYTES = 4  # Narrower elements are turned so many bytes at a time.
 
 
@@ -193,7 +192,7 @@ def turned_parts(w: Writer, rows: list[Value]) -> list[Value]:
     long to find.
     """
     n = len(rows)
-    part = min(n, _PART_BITS // _bits(rows[0].scalar_type))
+    part = min(n, part_lanes([rows[0].scalar_type]))
     size = n // 2
     while size >= part:
         rows = _exchanged(w, rows, size)
@@ -205,10 +204,6 @@ def turned_parts(w: Writer, rows: list[Value]) -> list[Value]:
             inner = _mixed(inner, part, w.shuffle)
         turned += inner
     return turned
-
-
-def _bits(scalar: str) -> int:
-    return _FLOAT_BITS.get(scalar) or int(scalar[1:])
 
 
 def _exchanged(w: Writer, rows: list[Value], size: int) -> list[Value]:

@@ -21,6 +21,8 @@ BF16_CODE = "code of bf16"  # The name under which the code of bf16 lanes is not
 
 _FLOATS = {"f32": "float", "f64": "double"}
 
+_FLOAT_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
+
 
 def compute_scalar(dtype: DType) -> str:
     """LLVM's type of one lane (of one component of a complex type)."""
@@ -36,6 +38,11 @@ def storage_scalar(dtype: DType) -> str:
     if component.name in _FLOATS:
         return _FLOATS[component.name]
     return f"i{8 * component.item_bytes}"
+
+
+def scalar_bits(scalar: str) -> int:
+    """The bits of a scalar type of LLVM's."""
+    return _FLOAT_BITS.get(scalar) or int(scalar[1:])
 
 
 def parts(lanes: Lanes) -> tuple[Value, ...]:

@@ -1,31 +1,48 @@
 """Sums over the lanes of vectors: neighbours are added, as long as there are any.
 
-Reductions halve their vectors instead (emitters/horizontal_reduction.py). Here that took 1.3 to 1.8
-times as long for 500 rows of 256 and 200 of 1000 numbers on AVX-512, with eight sums side by side.
+    a, b --neighbours within parts of 16 bytes--> [a a b b ..] --neighbouring parts--> sums in order
+
+Reductions halve their vectors instead (emitters/horizontal_reduction.py).
 """
 
 from __future__ import annotations
 
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.problem.ring import Ring
+from hlo.backend.lanes.alternating import alternate, every, part_lanes, swapped
 
 
 def across(w: Writer, ring: Ring, vectors: list[Value]) -> Value:
     """The sums over the lanes of 1, 2, 4, ... vectors, as the lanes of one."""
-    count = len(vectors)
-    while len(vectors) > 1:
-        pairs = zip(vectors[::2], vectors[1::2], strict=True)
-        vectors = [_neighbours_added(w, ring, a, b) for a, b in pairs]
-    total = vectors[0]
-    while total.lanes > count:
-        total = _neighbours_added(w, ring, total, None)
-    return total
+    count, lanes = len(vectors), vectors[0].lanes
+    part = min(part_lanes([vectors[0].scalar_type]), lanes)
+    left = part  # lanes of a part that are of one vector
+    while left > 1 and len(vectors) > 1:
+        vectors = _neighbours_added(w, ring, vectors, 1, part)
+        left //= 2
+    if left > 1:
+        vectors, part = [_added_in_place(w, ring, vectors[0], left)], part // left
+    while vectors[0].lanes > max(count, part) or len(vectors) > 1:
+        vectors = _neighbours_added(w, ring, vectors, part, part)
+    return vectors[0]
 
 
-def _neighbours_added(w: Writer, ring: Ring, a: Value, b: Value | None) -> Value:
-    """Lanes 0+1, 2+3, ... of a, then of b."""
-    count = a.lanes if b is not None else a.lanes // 2
-    if count == 1:
-        return ring.add(w, (w.extract(a, 0),), (w.extract(a, 1),))[0]
-    halves = [w.shuffle(a, b, range(first, 2 * count, 2)) for first in (0, 1)]
-    return ring.add(w, (halves[0],), (halves[1],))[0]
+def _neighbours_added(
+    w: Writer, ring: Ring, vectors: list[Value], run: int, part: int
+) -> list[Value]:
+    """The even and the odd runs of lanes of each two vectors, or of one alone."""
+    if len(vectors) == 1 and vectors[0].lanes == 2:
+        (total,) = vectors
+        return [*ring.add(w, (w.extract(total, 0),), (w.extract(total, 1),))]
+    pairs = zip(vectors[::2], vectors[1::2] or (None,), strict=True)
+    halves = (alternate(w, a, b, run, part) for a, b in pairs)
+    return [ring.add(w, (even,), (odd,))[0] for even, odd in halves]
+
+
+def _added_in_place(w: Writer, ring: Ring, total: Value, count: int) -> Value:
+    """Each so many lanes added up, as the lanes of a shorter vector."""
+    run = 1
+    while run < count:
+        (total,) = ring.add(w, (total,), (swapped(w, total, run),))
+        run *= 2
+    return every(w, total, count)
