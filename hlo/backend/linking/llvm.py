@@ -230,11 +230,13 @@ class Context:
     """The types and constants of modules, for one thread at a time."""
 
     def __init__(self) -> None:
+        self.pointer = 0  # until there is one: an interrupt may come before
         self._dispose = _library().LLVMPY_ContextDispose
-        self.pointer: int = _library().LLVMPY_ContextCreate()
+        self.pointer = _library().LLVMPY_ContextCreate()
 
     def __del__(self) -> None:
-        self._dispose(self.pointer)
+        if self.pointer:
+            self._dispose(self.pointer)
 
 
 class Module:
@@ -242,10 +244,11 @@ class Module:
 
     def __init__(self, text: str, context: Context) -> None:
         """RuntimeError for what is no IR."""
+        self.pointer = 0  # until there is one: an interrupt may come before
         said = _Said()
         self._context = context  # which goes after the module
         self._dispose = _library().LLVMPY_DisposeModule
-        self.pointer: int = (
+        self.pointer = (
             _library().LLVMPY_ParseAssembly(context.pointer, text.encode(), said.out) or 0
         )
         if not self.pointer:

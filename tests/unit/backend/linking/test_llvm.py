@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 
 import llvmlite.binding as llvmlite  # type: ignore[import-untyped]  # noqa: TID251  # compared with
 import pytest
@@ -52,6 +53,26 @@ def test_code_is_what_llvmlite_makes() -> None:
     theirs.triple = llvm.process_triple()
     assert body == target.emit_object(theirs)
     assert layout == str(target.target_data)
+
+
+@pytest.mark.parametrize("function", ["LLVMPY_ContextCreate", "LLVMPY_ParseAssembly"])
+def test_an_interrupt_before_there_is_a_module_is_all_that_is_said(
+    function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`-W error` makes a failure of what `__del__` raises, which Python else prints."""
+
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    class Library:
+        def __getattr__(self, name: str) -> object:
+            return interrupted if name == function else getattr(library, name)
+
+    library = llvm._library()
+    monkeypatch.setattr(llvm, "_library", Library)
+    with pytest.raises(KeyboardInterrupt):
+        module()
+    gc.collect()
 
 
 def test_modules_of_one_context_become_one() -> None:
