@@ -24,7 +24,13 @@ from hlo.backend.lanes import types
 from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_bounded, lane_loop_within
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.expression import Path
-from hlo.backend.loops.reductions import kinds_of, reduced_arrays, reduction_form, says_sums
+from hlo.backend.loops.reductions import (
+    kinds_of,
+    lanes_of,
+    reduced_arrays,
+    reduction_form,
+    says_sums,
+)
 from hlo.backend.loops.schedule import Axis, Join, Reduction, Role, Source, Tree
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
@@ -56,7 +62,7 @@ def _reduced(
     """The reductions that the form says, at all indices."""
     space = space_of(elemental, instruction, reducer_of(instruction))
     if 0 in space.extents:
-        return [[elemental.splat(z, form.lanes) for z in space.inits] for _ in indices]
+        return space.spread(space.inits, indices)
     is_outer, elemental.is_reducing = not elemental.is_reducing, True
     with elemental.nest.making(partial(shown, elemental, instruction, form)):
         is_across = any(axis.role is Role.VECTOR for axis in form.axes)
@@ -101,12 +107,16 @@ class Space(Struct):
         """Of its partial results."""
         return HorizontalReduction(self.elemental, self.reducer, self.kinds)
 
+    def spread(self, values: Accumulators, indices: Sequence[Index]) -> list[Accumulators]:
+        """Numbers as each index has them: in all of its lanes."""
+        widths = map(lanes_of, indices)
+        return [[self.elemental.splat(v, lanes) for v in values] for lanes in widths]
+
     # -- each lane for itself ----------------------------------------------------------------
 
     def in_order(self, indices: list[Index], form: Reduction) -> list[Accumulators]:
         """Row-major over the reduced dimensions, f(acc, x), for all indices in one loop."""
-        elemental, lanes = self.elemental, form.lanes
-        start = [[elemental.splat(z, lanes) for z in self.inits] for _ in indices]
+        elemental, start = self.elemental, self.spread(self.inits, indices)
         if all(axis.role is Role.UNROLLED for axis in form.axes):
             inner = [
                 affine.delinearized(affine.number(position), self.extents)
@@ -184,16 +194,9 @@ class Space(Struct):
 
     def _in_blocks(self, indices: list[Index], form: Reduction) -> list[Accumulators]:
         """Sums of a few elements, of a few such sums each, and so on."""
-        elemental, nest = self.elemental, self.elemental.nest
-        zero = _flat(
-            [
-                [
-                    elemental.splat(z, form.lanes)
-                    for z in reducers.identities(nest.w, self.reducer, self.kinds)
-                ]
-                for _ in indices
-            ]
-        )
+        nest = self.elemental.nest
+        identities = reducers.identities(nest.w, self.reducer, self.kinds)
+        zero = _flat(self.spread(identities, indices))
         sums = BlockedSums(
             nest,
             form.axes,
@@ -202,7 +205,7 @@ class Space(Struct):
             lambda a, b: self._joined(a, b, len(indices)),
         )
         total = self._regrouped(sums.from_(zero), len(indices))
-        return [self.with_init(t, form.lanes) for t in total]
+        return [self.with_init(t, types.width(t[0])) for t in total]
 
     def _joined(self, a: list[Value], b: list[Value], count: int) -> list[Value]:
         pairs = zip(self._regrouped(a, count), self._regrouped(b, count), strict=True)

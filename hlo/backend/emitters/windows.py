@@ -15,7 +15,7 @@ from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.expression import Path
-from hlo.backend.loops.reductions import kinds_of, reduced_arrays, window_forms
+from hlo.backend.loops.reductions import kinds_of, lanes_of, reduced_arrays, window_forms
 from hlo.backend.loops.schedule import Reduction, Role, Tree
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
@@ -51,8 +51,7 @@ def _reduced(
     inits = [elemental.lanes_at(z, [()])[0] for z in instruction.operands[count:]]
     totals = []
     for index in indices:
-        lanes = max((e.lanes for e in index), default=1)
-        totals.append([elemental.splat(z, lanes) for z in inits])
+        totals.append([elemental.splat(z, lanes_of(index)) for z in inits])
     for group, form in forms:
         own, own_totals = [indices[k] for k in group], [totals[k] for k in group]
         with elemental.nest.making(partial(shown, elemental, instruction, form)):

@@ -82,7 +82,7 @@ def reduction_form(
     stages keep in memory. Over no elements at all, it is written out: its initial values.
     """
     asked = _Asked(expression, reduce, reducer_of(reduce), indices)
-    own = max(_lanes(index) for index in indices)
+    own = max(lanes_of(index) for index in indices)
     if own == 1 and asked.reducer.reassociates and prod(reduction_dims(reduce).extents) >= UNROLLED:
         return _across(asked, lanes, saved)
     return _within(asked, own, saved)
@@ -97,7 +97,8 @@ class _Asked(Struct, frozen=True):
     indices: Sequence[Index]
 
 
-def _lanes(index: Index) -> int:
+def lanes_of(index: Index) -> int:
+    """How many results an index asks for: those that end a row may be fewer than beside it."""
     return max((e.lanes for e in index), default=1)
 
 
@@ -322,14 +323,10 @@ def window_forms(reduction: Instruction, indices: Sequence[Index]) -> list[tuple
     groups = [range(len(indices))]
     if not is_written and not all(index and index[-1].lanes > 1 for index in indices):
         groups = [range(k, k + 1) for k in range(len(indices))]
+    widths = [lanes_of(indices[group[0]]) for group in groups]
     return [
-        (
-            group,
-            Reduction(
-                reduction.name, reducer.name, axes, _lanes(indices[group[0]]), len(group), tree=tree
-            ),
-        )
-        for group in groups
+        (group, Reduction(reduction.name, reducer.name, axes, lanes, len(group), tree=tree))
+        for group, lanes in zip(groups, widths, strict=True)
     ]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from hlo import driver
 from tests.support.covering import covering
+from tests.support.machines_here import that_run_here
 
 PROGRAM = """HloModule m
 f {{ a = {type}[] parameter(0)
@@ -69,3 +70,34 @@ def test_truths_of_short_rows(op: str, start: str, n: int, m: int) -> None:
     x = ~x if op == "and" else x
     wanted = {"or": x.any(1), "and": x.all(1), "xor": x.sum(1) % 2 == 1}[op]
     assert np.array_equal(_compiled("pred", op, start, x), wanted)
+
+
+ENDED = """HloModule m
+f {{ a = {type}[] parameter(0)
+  b = {type}[] parameter(1)
+  ROOT c = {type}[] add(a, b) }}
+ENTRY e {{
+  x = {type}[{rows},{n},{depth}] parameter(0)
+  y = {type}[{rows},{n}] parameter(1)
+  is_sum = pred[{rows},{n}] parameter(2)
+  w = {type}[{rows},{n}] parameter(3)
+  z = {type}[] constant(1)
+  sums = {type}[{rows},{n}] reduce(x, z), dimensions={{2}}, to_apply=f
+  chosen = {type}[{rows},{n}] select(is_sum, sums, y)
+  ROOT r = {type}[{rows},{n}] subtract(chosen, w)
+}}"""
+
+
+@pytest.mark.parametrize("machine", that_run_here("x86-64-v2", "x86-64-v3", "x86-64-v4"))
+@pytest.mark.parametrize("depth", [0, 5, 70, 400])  # none, written out, a loop, in blocks
+def test_rows_of_sums_that_end_in_shorter_vectors(depth: int, machine: str) -> None:
+    """Narrow arrays on a machine without masks for them: 4 and 2 lanes side by side."""
+    rng = np.random.default_rng(depth)
+    for type, rows, n in (("bf16", 6, 6), ("s8", 1, 13), ("f16", 6, 5), ("s8", 6, 5)):
+        module = driver.parse(ENDED.format(type=type, rows=rows, n=n, depth=depth))
+        shapes = (rows, n, depth), (rows, n), (rows, n)
+        x, y, w = (rng.integers(-1, 2, shape).astype(TYPES[type]) for shape in shapes)
+        is_sum = rng.random((rows, n)) < 0.5
+        found = driver.compile(module, machine=machine, cache=False)(x, y, is_sum, w)
+        wanted = driver.evaluate(module, x, y, is_sum, w)
+        np.testing.assert_array_equal(found, wanted)
