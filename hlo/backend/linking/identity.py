@@ -1,6 +1,7 @@
 """Identity: what object code depends on besides its IR, known without loading LLVM.
 
-    llvmlite's version and library, the processor's features, our options --identity--> a text
+    llvmlite's version and library, the processor's features and which of them this process may use,
+    our options --identity--> a text
 
 It names objects on disk, and a program that is found there shall not wait for LLVM's library.
 """
@@ -12,18 +13,23 @@ import sys
 
 import llvmlite  # type: ignore[import-untyped]  # it has no types
 
+from hlo.backend.ir.interface import may_use_tiles
 from hlo.backend.linking.options import CODEGEN_LEVEL, GLUE_LEVEL, MODEL, OPTIONS
 from hlo.once import once
 
 # Linux's list of the processor's family, model and every feature, as module loading reads it.
 FEATURES = "/sys/devices/system/cpu/modalias"
+# Tile registers among them: X86_FEATURE_AMX_TILE, 18 * 32 + 24, or LLVM's word.
+TILES = (",0258,", "+amx-tile")
 
 
 @once
 def identity() -> str:
     """What object code depends on besides its IR: LLVM, the processor, options."""
     options = (str(CODEGEN_LEVEL), str(GLUE_LEVEL), *OPTIONS, *MODEL.values())
-    return "\n".join((llvmlite.__version__, _library(), sys.platform, _processor(), *options))
+    processor = _processor()
+    facts = llvmlite.__version__, _library(), sys.platform, processor, _refused(processor)
+    return "\n".join((*facts, *options))
 
 
 def _library() -> str:
@@ -48,3 +54,12 @@ def _processor() -> str:
     from hlo.backend.linking import llvm, toolchain
 
     return f"{llvm.process_triple()} {toolchain.feature_text()}"
+
+
+def _refused(processor: str) -> str:
+    """What of the processor the system does not let this process use: code that was made in another
+    process for tiles would end this one.
+    """
+    if not any(word in processor for word in TILES):
+        return ""
+    return "" if may_use_tiles() else "tiles"

@@ -57,3 +57,18 @@ def test_a_system_without_a_list_of_features_asks_llvm(
         assert found != listed
         assert (toolchain.feature_text() in found) == (text is None or ":feature:" not in text)
     identity.identity.cache_clear()
+
+
+@pytest.mark.parametrize("features", ["cpu:type:x86:feature:,0000,0258,0259\n", "+amx-tile,+sse2"])
+def test_code_for_tiles_is_not_found_by_a_process_that_may_not_use_them(
+    features: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small stack for signals is enough for Linux to refuse tiles, and their use ends it."""
+    monkeypatch.setattr(identity, "_processor", lambda: features)
+    found = set()
+    for is_granted in (True, False):
+        monkeypatch.setattr(identity, "may_use_tiles", lambda granted=is_granted: granted)
+        identity.identity.cache_clear()
+        found.add(identity.identity())
+    identity.identity.cache_clear()
+    assert len(found) == 2
