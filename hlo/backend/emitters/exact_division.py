@@ -149,14 +149,13 @@ def quotients(w: Writer, xs: Sequence[Value], divisors: Sequence[Divisor]) -> li
     pairs = list(zip(xs, divisors, strict=True))
     splats = [[w.splat(v, x.lanes) for v in (d.down, d.rest, d.near, d.y)] for x, d in pairs]
     w.branch_if(is_bad, slow, quick)
-    known = w.scope()
     w.label(quick)
-    found = [
-        _product(w, x, y, parts, is_negative=d.is_negative)
-        for (x, d), (*parts, y) in zip(pairs, splats, strict=True)
-    ]
+    with w.region():
+        found = [
+            _product(w, x, y, parts, is_negative=d.is_negative)
+            for (x, d), (*parts, y) in zip(pairs, splats, strict=True)
+        ]
     w.branch(done)
-    w.restore(known)
     w.label(slow)
     divided = [
         w.assign(Arithmetic, x.type, "fdiv", x, y) for x, (*_, y) in zip(xs, splats, strict=True)

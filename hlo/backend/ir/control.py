@@ -32,16 +32,15 @@ def loop(w: Writer, count: Value, carried: Sequence[Value], body: Body) -> list[
     index = counter.value
     phis = [w.phi(v.type, (v, before), name=w.fresh("c")) for v in carried]
     values = [phi.value for phi in phis]
-    known = w.scope()
-    results = list(body(index, values))
-    w.branch(latch)
-    w.label(latch)
-    following = w.assign(Arithmetic, "i64", "add nuw nsw", index, w.int(1))
-    more = w.compare("icmp ult", following, count)
-    w.branch_if(more, head, done)
+    with w.region():
+        results = list(body(index, values))
+        w.branch(latch)
+        w.label(latch)
+        following = w.assign(Arithmetic, "i64", "add nuw nsw", index, w.int(1))
+        more = w.compare("icmp ult", following, count)
+        w.branch_if(more, head, done)
     for phi, last in zip((counter, *phis), (following, *results), strict=True):
         phi.add_incoming(last, latch)
-    w.restore(known)
     w.label(done)
     return results
 
@@ -54,17 +53,16 @@ def when(
 ) -> None:
     """if condition: then() else: otherwise(). Neither yields a value."""
     yes, no, done = (w.new_label(p) for p in ("then", "else", "endif"))
-    known = w.scope()
     w.branch_if(condition, yes, no if otherwise else done)
     w.label(yes)
-    then()
+    with w.region():
+        then()
     w.branch(done)
-    w.restore(dict(known))
     if otherwise:
         w.label(no)
-        otherwise()
+        with w.region():
+            otherwise()
         w.branch(done)
-        w.restore(dict(known))
     w.label(done)
 
 
@@ -108,12 +106,11 @@ def repeated(w: Writer, count: Value, carried: Sequence[Value], body: Body) -> l
     some = w.compare("icmp sgt", count, w.int(0))
     w.branch_if(some, then, done)
     w.label(then)
-    known = w.scope()
-    results = loop(w, count, carried, body)
+    with w.region():
+        results = loop(w, count, carried, body)
     w.branch(after)
     w.label(after)
     w.branch(done)
-    w.restore(known)
     w.label(done)
     pairs = zip(carried, results, strict=True)
     return [w.phi(a.type, (a, before), (b, after)).value for a, b in pairs]

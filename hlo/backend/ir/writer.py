@@ -9,7 +9,8 @@ takes 6-12. Does not know HLO.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -184,10 +185,19 @@ class Writer(Struct):
         return found
 
     def scope(self) -> Known:
-        """Remember what is known; give it to `restore` when control leaves the region it
-        dominates.
-        """
+        """A copy of what is known here, for a region of its own."""
         return dict(self._known)
+
+    @contextmanager
+    def region(self) -> Iterator[None]:
+        """Blocks that what comes behind them is not always reached through: what is computed in
+        them is not known there, nor to open loops, which have the same dictionary.
+        """
+        known, before = self._known, dict(self._known)
+        yield
+        known.clear()
+        known.update(before)
+        self._known = known
 
     def restore(
         self,

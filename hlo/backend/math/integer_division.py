@@ -27,16 +27,15 @@ def _quotient(a: Term, b: Term, *, opcode: str) -> Term:
     quick, slow, done = (w.new_label(name) for name in ("quick", "slow", "done"))
     w.branch_if(large.any().value, slow, quick)
     w.label(quick)
-    known = w.scope()
-    x, y = (t.to("double", signed=is_signed) for t in (a, b))
-    narrow = (x / y).to(a.scalar, signed=is_signed)
+    with w.region():
+        x, y = (t.to("double", signed=is_signed) for t in (a, b))
+        narrow = (x / y).to(a.scalar, signed=is_signed)
     w.branch(done)
-    w.restore(known)
     w.label(slow)
-    wide = a.of(w.binary(opcode, a.value, b.value))
+    with w.region():
+        wide = a.of(w.binary(opcode, a.value, b.value))
     w.branch(done)
     w.label(done)
-    w.restore(known)
     return a.of(w.phi(a.type, (narrow.value, quick), (wide.value, slow), is_tight=True).value)
 
 

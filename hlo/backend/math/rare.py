@@ -21,14 +21,13 @@ def unless_rare(
     w.label(before)
     w.branch_if(found.value, slow, after)
     w.label(slow)
-    known = w.scope()
-    instead = others()
+    with w.region():
+        instead = others()
     last = w.new_label("patched")
     w.branch(last)
     w.label(last)
     w.branch(after)
     w.label(after)
-    w.restore(known)
     merged = []
     for fast, slower in zip(results, instead, strict=True):
         ways = (fast.value, before), (slower.value, last)

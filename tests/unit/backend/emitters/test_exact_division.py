@@ -92,3 +92,28 @@ def test_vectors_of_several_lengths_share_one_test() -> None:
     head = f"define void @f({', '.join(x.typed for x in xs)}) {{\nentry:"
     body = "\n".join([*w.declarations.values(), head, w.text(), "  ret void", "}"])
     assert object_code(IrModule(body, ()))
+
+
+LEFT_BEHIND = """HloModule m
+ENTRY e {
+  x = f64[2000] parameter(0)
+  y = f64[2000] parameter(1)
+  c = f64[] constant(3.7)
+  cs = f64[2000] broadcast(c), dimensions={}
+  first = f64[2000] divide(x, cs)
+  sum = f64[2000] add(first, y)
+  d = f64[] constant(1.4)
+  ds = f64[2000] broadcast(d), dimensions={}
+  second = f64[2000] divide(sum, ds)
+  product = f64[2000] multiply(second, y)
+  negated = f64[2000] negate(x)
+  ROOT r = f64[2000] subtract(negated, product)
+}
+"""
+
+
+def test_what_a_quotient_negates_is_computed_again_behind_its_branch() -> None:
+    x, y = drawn("f64", 2000, 4), drawn("f64", 2000, 5)
+    with np.errstate(all="ignore"):
+        expected = -x - (x / 3.7 + y) / 1.4 * y
+    assert_same(hlo.compile(hlo.parse(LEFT_BEHIND), cache=False)(x, y), expected)
