@@ -45,7 +45,19 @@ def family_of(instruction: Instruction) -> KernelFamily:
         return KernelFamily.BLOCKED
     if is_wide_concatenate(instruction):
         return KernelFamily.JOINED
+    if is_scatter_fusion(instruction):
+        return KernelFamily.SCATTER
     return KernelFamily.LOOPS if usual is KernelFamily.FREE else usual
+
+
+def is_scatter_fusion(instruction: Instruction) -> bool:
+    """Whether it is a scatter with what makes its updates."""
+    callees = instruction.called_computations() if instruction.opcode == "fusion" else []
+    if not callees or callees[0].root.opcode != "scatter":
+        return False
+    from hlo.analysis.scatters import computed_scatter  # for few programs
+
+    return computed_scatter(instruction) is not None
 
 
 def is_contraction(instruction: Instruction) -> bool:

@@ -79,6 +79,7 @@ NEEDS: dict[str, tuple[Set[str], ...]] = {
     "row-update-mover": (frozenset({"while"}),),
     "scaled-dot-rewriter": (frozenset({"scaled-dot"}),),
     "scan_expander": (frozenset({"scan"}),),
+    "scatter-fusion": (frozenset({"scatter"}),),
     "scatter-splitting": (frozenset({"scatter"}),),
     "select-sinking": (frozenset({"select"}),),
     "sort-operand-transposer": (frozenset({"sort"}),),
@@ -239,6 +240,7 @@ def _optimised(algsimp: str, *inexact: str) -> tuple[str, ...]:
         "factor-slicing",
         "while-loop-blocking",
         *FUSED,
+        "scatter-fusion",
     )
 
 
@@ -322,6 +324,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
         "block-fusion",
         "a factor that its product computes need not stay in a cache",
     ),
+    ("while-loop-blocking", "scatter-fusion", "blocks are cut of scatters of whole arrays"),
     ("winograd", "fusion", "what is done to a convolution's results is done where they are placed"),
     ("algsimp", "winograd", "a convolution is known to have no holes or groups by then"),
     ("gate-fusion", "dce", "the computations of what was joined are nobody's"),

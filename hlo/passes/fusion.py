@@ -15,7 +15,7 @@ from hlo.analysis.fusibility import (
     is_row_loop,
     is_scalar_constant,
 )
-from hlo.analysis.legality import CONTROL
+from hlo.analysis.legality import CONTROL, is_scatter_fusion
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees, calls, clone_instruction, control_predecessors
 from hlo.ir.instruction import Instruction
@@ -151,7 +151,9 @@ def _write_out(module: Module) -> bool:
 def has_kernels(fusion: Instruction) -> bool:
     """Whether other kernels than loop kernels run the fusion."""
     is_product = contraction_of(fusion) is not None or is_matrix_pair(fusion)
-    return is_product or is_blocked(fusion) or is_row_loop(fusion)
+    if is_product or is_blocked(fusion) or is_row_loop(fusion):
+        return True
+    return is_scatter_fusion(fusion)
 
 
 def _called(computation: Computation, fused: Instruction, callee: Computation) -> Instruction:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from hlo.analysis.blocking import number
+from hlo.analysis.scatters import computed_scatter
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.arithmetic import add, times
@@ -23,6 +25,14 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.scatter.computed import (
+    COMPUTED_PART,
+    ComputedUpdates,
+    computed_lanes,
+    computed_parts,
+    members,
+)
+from hlo.backend.kernels.scatter.window import Loop, joined, pieces
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import known_or, when
@@ -43,31 +53,26 @@ _TOGETHER = 4
 
 def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
     """The kernel of a scatter."""
-    w = Writer()
-    form = _ScatterForm.of(instruction)
-    _Build(Nest(w, target), instruction, form).emit()
+    w, whole = Writer(), instruction
+    instruction = computed_scatter(whole) or whole
+    is_computing = whole is not instruction
+    form = _ScatterForm.of(instruction, is_computing=is_computing)
+    build = _Build(Nest(w, target), whole, instruction, form)
+    build.emit()
     w.ret()
-    count = len(instruction.operands) // 2
-    updates = instruction.operands[count + 1 :]
-    elements = sum(u.shape.size for u in updates)
+    updates = instruction.operands[build.count + 1 :]
+    each = 1 + members(updates[0]) if is_computing else 1
+    elements = each * sum(u.shape.size for u in updates)
     made = Kernel(
         w.function(has_entry=True),
         form.units,
         *w.beside,
-        must_alias=frozenset((k, k) for k in range(count)),
+        must_alias=frozenset((leaf, k) for k, leaf in enumerate(build.leaves[: build.count])),
         bytes_moved=3 * sum(u.shape.size_bytes for u in updates),
         # Single elements are added one after the other, each in the time of a vector.
         flops=elements if form.window else elements * target.lanes(F32),
     )
     return target.shown(made, lambda: Plan((form.text,)))
-
-
-class _Loop(Struct, frozen=True):
-    """A dimension of the window: its size and the strides in operand and updates, in elements."""
-
-    size: int
-    operand: int
-    update: int
 
 
 class _Start(Struct, frozen=True):
@@ -83,16 +88,20 @@ class _Start(Struct, frozen=True):
 
 
 class _ScatterForm(Struct, frozen=True):
-    """positions: the scatter loops' sizes; update_strides, index_strides: per scatter loop."""
+    """positions: the scatter loops' sizes; update_strides, index_strides: per scatter loop;
+    update_dims: the updates' dimensions that they are.
+    """
 
     positions: tuple[int, ...]
+    update_dims: tuple[int, ...]
     update_strides: tuple[int, ...]
     index_strides: tuple[int, ...]
     component_stride: int
     starts: tuple[_Start, ...]
-    window: tuple[_Loop, ...]
+    window: tuple[Loop, ...]
     is_plain: bool  # One operand, of real numbers.
     is_sorted: bool
+    is_computing: bool  # Updates are made here.
 
     @property
     def is_batched(self) -> bool:
@@ -109,7 +118,18 @@ class _ScatterForm(Struct, frozen=True):
             return self.positions[0]
         if not self.window:
             return 1
-        return max(1, min(_MOST_PARTS, self.window[-1].size // _PART))
+        if not self.is_computing:
+            return max(1, min(_MOST_PARTS, self.window[-1].size // _PART))
+        parted = self.window[0 if self.is_split_outside else -1].size
+        return computed_parts(math.prod(loop.size for loop in self.window), parted, _MOST_PARTS)
+
+    @property
+    def is_split_outside(self) -> bool:
+        """Whether units are parts of the outermost window dimension, where they compute and the
+        innermost one is too short to be parted.
+        """
+        is_short = len(self.window) > 1 and self.window[-1].size < 2 * COMPUTED_PART
+        return self.is_computing and is_short
 
     @property
     def may_fit(self) -> bool:
@@ -136,11 +156,12 @@ class _ScatterForm(Struct, frozen=True):
         window = " x ".join(str(loop.size) for loop in self.window) or "1"
         order = "side by side in the first, else " if self.is_batched else ""
         kept = ", the last in a register" if self.is_in_registers else ""
-        windows = f"{batch_dims} windows of {window} elements"
+        made = ", computed where they are combined" if self.is_computing else ""
+        windows = f"{batch_dims} windows of {window} elements{made}"
         return f"scatter: {windows}, {order}one after the other{kept}"
 
     @staticmethod
-    def of(instruction: Instruction) -> _ScatterForm:
+    def of(instruction: Instruction, *, is_computing: bool = False) -> _ScatterForm:
         """What the attributes say about loops and strides."""
         count = len(instruction.operands) // 2
         dims = instruction.operands[0].shape.dims
@@ -158,19 +179,21 @@ class _ScatterForm(Struct, frozen=True):
         spread = {d: k for d, k in along.items() if k in window_dims}
         sizes = {d: update_dims[k] for d, k in spread.items()}
         window = [
-            _Loop(update_dims[k], row_major_strides(dims)[d], update_strides[k])
+            Loop(update_dims[k], row_major_strides(dims)[d], update_strides[k], k)
             for d, k in spread.items()
         ]
         batches = {d: scatter_dims.index(k) for d, k in along.items() if k in scatter_dims}
         return _ScatterForm(
             tuple(update_dims[d] for d in scatter_dims),
+            tuple(scatter_dims),
             tuple(update_strides[d] for d in scatter_dims),
             tuple(index_strides[d] for d in batch_dims),
             index_strides[vector] if vector < len(index_dims) else 0,
             _starts(attrs, dims, sizes, batches),
-            _joined(window),
+            tuple(loop for loop in window if loop.size != 1) if is_computing else joined(window),
             is_plain=count == 1 and not instruction.operands[0].shape.dtype.is_complex,
             is_sorted=attrs.indices_are_sorted,
+            is_computing=is_computing,
         )
 
 
@@ -189,33 +212,13 @@ def _starts(
     return (*indexed, *batched)
 
 
-def _joined(loops: list[_Loop]) -> tuple[_Loop, ...]:
-    """Neighbours that are one run in both arrays become one loop; loops of one step go."""
-    result: list[_Loop] = []
-    for inner in (loop for loop in loops if loop.size != 1):
-        outer = result[-1] if result else None
-        if (
-            outer is not None
-            and outer.operand == inner.size * inner.operand
-            and outer.update == inner.size * inner.update
-        ):
-            result[-1] = _Loop(outer.size * inner.size, inner.operand, inner.update)
-        else:
-            result.append(inner)
-    return tuple(result)
-
-
-def _pieces(size: int, lanes: int) -> list[int]:
-    """A short run as vectors of `lanes` and then of powers of two, which are one access each: what
-    a store leaves is on its way to the next load of the same place."""
-    found = [lanes] * (size // lanes)
-    return found + [1 << k for k in range(lanes.bit_length() - 1, -1, -1) if size % lanes >> k & 1]
-
-
 class _Build:
     """The kernel under construction."""
 
-    def __init__(self, nest: Nest, instruction: Instruction, form: _ScatterForm) -> None:
+    def __init__(
+        self, nest: Nest, whole: Instruction, instruction: Instruction, form: _ScatterForm
+    ) -> None:
+        """whole: the scatter, or the fusion of it and what makes its updates."""
         self.nest = nest
         self.form = form
         self.count = len(instruction.operands) // 2
@@ -229,11 +232,20 @@ class _Build:
         inner = form.window[-1] if form.window else None
         dense = inner is not None and inner.operand == 1 and inner.update == 1
         self.lanes = lanes if plain and dense else 1
+        self.leaves = list(range(self.count + 1))  # The table's entries of operands and indices.
+        self.computed: ComputedUpdates | None = None
+        self.updates: list[Value] = []
+        first = len(whole.operands)
+        if form.is_computing:
+            self.leaves = [number(o) for o in instruction.operands[: self.count + 1]]
+            made = instruction.operands[-1]
+            self.lanes = computed_lanes(made, self.lanes, nest.target.vector_bytes)
+            self.computed = ComputedUpdates(nest, whole, made, self.lanes)
+        else:
+            self.updates = [nest.w.buffer_address(self.count + 1 + k) for k in range(self.count)]
         self.elemental = elemental_of(nest, self.lanes)
-        leaves = len(instruction.operands)
-        self.operands = [nest.w.buffer_address(leaves + k) for k in range(self.count)]
-        self.indices = nest.w.buffer_address(self.count)
-        self.updates = [nest.w.buffer_address(self.count + 1 + k) for k in range(self.count)]
+        self.operands = [nest.w.buffer_address(first + k) for k in range(self.count)]
+        self.indices = nest.w.buffer_address(self.leaves[-1])
 
     def emit(self) -> None:
         """Units, positions, then the window."""
@@ -245,11 +257,12 @@ class _Build:
             some = self.nest.w.compare("icmp slt", BEGIN, END)
             when(self.nest, some, lambda: self._unit(None))
             return
-        size, units = form.window[-1].size, form.units
-        w = self.nest.w
-        # A call's range of units is one run of the innermost window dimension; its ends are whole
-        # vectors, so that a split changes no lane's neighbours.
-        step = -(-size // units // self.lanes) * self.lanes
+        units, w = form.units, self.nest.w
+        size = form.window[0 if form.is_split_outside else -1].size
+        # A call's range of units is one run of a window dimension; of the innermost one its ends
+        # are whole vectors, so that a split changes no lane's neighbours.
+        lanes = 1 if form.is_split_outside else self.lanes
+        step = -(-size // units // lanes) * lanes
 
         def bound(unit: Value) -> Value:
             reached = w.binary("mul", unit, w.int(step))
@@ -281,6 +294,8 @@ class _Build:
         def each(i: Value, _: list[Value]) -> list[Value]:
             update = add(w, at[0], times(w, i, form.update_strides[depth]))
             index = add(w, at[1], times(w, i, form.index_strides[depth]))
+            if self.computed is not None:
+                self.computed.enter(form.update_dims[depth], i, form.positions[depth])
             self._positions(depth + 1, (update, index, (*at[2], i)), span)
             return []
 
@@ -305,13 +320,15 @@ class _Build:
         would have it some ten cycles later. The order of combining stays, and so do all bits.
         """
         form, w = self.form, self.nest.w
-        (kind,), (memory,), (updates,) = self.kinds, self.operands, self.updates
+        (kind,), (memory,) = self.kinds, self.operands
         storage = types.storage_scalar(kind)
 
         def each(i: Value, before: list[Value]) -> list[Value]:
             last, raw = before
             update = add(w, at[0], times(w, i, form.update_strides[-1]))
             index = add(w, at[1], times(w, i, form.index_strides[-1]))
+            if self.computed is not None:
+                self.computed.enter(form.update_dims[-1], i, form.positions[-1])
             inside, offset = self._place(index, (*at[2], i))
             assert inside is not None, "an index is looked at"
             is_same = w.compare("icmp eq", offset, last)
@@ -320,7 +337,7 @@ class _Build:
                 place = w.address(memory, offset, storage)
                 old = known_or(self.nest, is_same, raw, lambda: w.load(place, storage))
                 current = types.decoded(w, self.nest.target, old, kind)
-                (result,) = self._combined([current], [self._load(updates, kind, update, 1)])
+                (result,) = self._combined([current], self._given(update, 1))
                 lanes = self.elemental.splat(result, 1)
                 assert isinstance(lanes, Value), "of no pair"
                 made = types.encoded(w, self.nest.target, lanes, kind)
@@ -381,25 +398,29 @@ class _Build:
             return
         loop = self.form.window[depth]
         is_last = depth == len(self.form.window) - 1
+        rest = None if self.form.is_split_outside else span
 
         def each(lanes: int) -> Callable[[Value, list[Value]], list[Value]]:
             def step(i: Value, _: list[Value]) -> list[Value]:
+                if self.computed is not None:
+                    self.computed.enter(loop.dim, i, loop.size, lanes)
                 place = add(w, operand, times(w, i, loop.operand))
                 source = add(w, update, times(w, i, loop.update))
                 if is_last:
                     self._combine(place, source, lanes)
                 else:
-                    self._window(depth + 1, place, source, span)
+                    self._window(depth + 1, place, source, rest)
                 return []
 
             return step
 
         if not is_last:
-            self.nest.loop(0, loop.size, 1, [], each(1))
+            low, high = (0, loop.size) if span is None or rest is span else span
+            self.nest.loop(low, high, 1, [], each(1))
             return
         if span is None and loop.size <= 2 * self.lanes:
             first = 0
-            for lanes in _pieces(loop.size, self.lanes):
+            for lanes in pieces(loop.size, self.lanes):
                 each(lanes)(w.int(first), [])
                 first += lanes
             return
@@ -415,10 +436,15 @@ class _Build:
     def _combine(self, operand: Value, update: Value, lanes: int) -> None:
         """operand[..] = f(operand[..], update[..]) for `lanes` neighbours."""
         current = [self._load(m, k, operand, lanes) for m, k in self._of(self.operands)]
-        given = [self._load(m, k, update, lanes) for m, k in self._of(self.updates)]
-        results = self._combined(current, given)
+        results = self._combined(current, self._given(update, lanes))
         for (memory, kind), result in zip(self._of(self.operands), results, strict=True):
             self._store(memory, kind, operand, self.elemental.splat(result, lanes))
+
+    def _given(self, update: Value, lanes: int) -> list[Lanes]:
+        """What is combined with what is there."""
+        if self.computed is not None:
+            return [self.computed.lanes_here(lanes)]
+        return [self._load(m, k, update, lanes) for m, k in self._of(self.updates)]
 
     def _combined(self, current: Sequence[Lanes], given: Sequence[Lanes]) -> Sequence[Lanes]:
         """f(current, given)"""

@@ -28,6 +28,8 @@ ROUNDING = opcodes(Trait.ASSOCIATIVE) - opcodes(Trait.EXACT)
 
 def wide_scatter_kernels(instruction: Instruction, target: Target) -> KernelSequence | None:
     """The kernels of a scatter that rounds once; None where no sum or product is rounded twice."""
+    if instruction.opcode == "fusion":
+        return None  # of a type that is not narrow
     attrs = ScatterAttributes[Computation].of(instruction.attributes)
     count = len(instruction.operands) // 2
     found = operations(attrs.to_apply, count)

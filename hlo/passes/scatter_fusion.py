@@ -1,0 +1,76 @@
+"""scatter-fusion: a scatter computes its updates where it combines them.
+
+    scatter(x, i, multiply(w, gather(h, j)))  =>  fusion(x, i, w, h, j), kind=kInput
+
+Messages along a graph's edges, sparse matrices by dense ones, gradients of lookups: rows of updates
+that are written once and read once, and which no cache holds where there are many. Scatters of
+single elements keep theirs: those are computed a vector at a time by all threads, and combined one
+after the other.
+"""
+
+from __future__ import annotations
+
+from hlo.analysis.scatters import is_computing
+from hlo.indexing.queries import written_dims
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.passes.dce import dce
+from hlo.passes.factor_slicing import MOST_OPERANDS
+from hlo.passes.fusion_copy import Joint
+from hlo.passes.liveness import awaited, fused_computations
+
+LEAST_ROW = 4  # Elements of a row that are worth lanes.
+
+
+def scatter_fusion(module: Module) -> bool:
+    """Let scatters of rows compute them. O(instructions)."""
+    changed = False
+    fused = fused_computations(module)
+    for computation in tuple(module.computations):
+        if computation in fused:
+            continue
+        kept = awaited(computation)
+        for scatter in tuple(computation.instructions):
+            if scatter.opcode == "scatter" and scatter not in kept and _has_rows(scatter):
+                changed |= _fused(module, scatter, kept)
+    if changed:
+        dce(module)  # computations of the fusions that were there
+    return changed
+
+
+def _has_rows(scatter: Instruction) -> bool:
+    """Whether neighbours in the updates are neighbours in the operand."""
+    if len(scatter.operands) != 3 or not scatter.shape.rank:
+        return False
+    updates = scatter.operands[2].shape
+    return written_dims(scatter)[-1] == updates.rank - 1 and updates.dims[-1] >= LEAST_ROW
+
+
+def _fused(module: Module, scatter: Instruction, kept: frozenset[Instruction]) -> bool:
+    """The scatter with what makes its updates, if nobody else reads them."""
+    computation, updates = scatter.computation, scatter.operands[2]
+    assert computation is not None, "an instruction in a computation"
+    is_free = updates not in kept and "control-predecessors" not in updates.attributes
+    if not is_free or updates.is_root or set(updates.users) != {scatter} or not _is_loop(updates):
+        return False
+    if "control-predecessors" in scatter.attributes:
+        return False
+    joint = Joint(computation)
+    joint.made.root = joint.put(scatter, {updates: joint.put(updates)})
+    if len(joint.operands) > MOST_OPERANDS or not is_computing(joint.made.root):
+        return False
+    module.adopt(joint.made, before=computation)
+    fusion = computation.new(
+        "fusion", scatter.shape, joint.operands, {"kind": "kInput", "calls": joint.made},
+        like=scatter, name=f"{scatter.name}_of_computed",
+    )  # fmt: skip
+    computation.replace_uses(scatter, fusion)
+    computation.remove(scatter)
+    return True
+
+
+def _is_loop(maker: Instruction) -> bool:
+    """Whether it is a fusion of one result, or one op."""
+    if maker.opcode == "fusion":
+        return maker.attributes.get("kind") == "kLoop" and maker.shape.is_array
+    return bool(maker.operands) and not maker.called_computations()
