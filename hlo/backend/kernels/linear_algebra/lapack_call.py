@@ -23,7 +23,7 @@ from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.backend.kernels.linear_algebra import lapack_symbols
 from hlo.backend.kernels.linear_algebra.columns import nan_finding, pairing, turning
 from hlo.backend.kernels.linear_algebra.library_threads import entering, leaving
-from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.nest import Bound, Nest
 from hlo.backend.loops.schedule import Plan
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
@@ -36,18 +36,34 @@ from hlo.ops.lapack_library import works_alone
 MOST_SCRATCH_BYTES = 1 << 28
 ALIGNMENT = 64
 STEPS = 10  # About how many operations an element and row take, for the cost model.
+# The same of a call, whatever it does: of what factors, and of what iterates.
+FACTORED, ITERATED = 30_000, 400_000
+# Factorisations of less are one unit: each call locks the library's memory, so that threads wait
+# for each other (LU of complex 4 x 4 by two threads: 2.1 times as long as by one, 8 x 8 as long,
+# 16 x 16 0.56). What iterates takes ten times as long, and longer than the lock.
+LEAST_SHARED = 16_000
 LETTERS = {"s": dt.F32, "d": dt.F64, "c": dt.C64, "z": dt.C128}
 NULL = Value("null", "ptr")
 
 
 class LapackCall:
-    """A kernel under construction. rank: of one problem's first operand."""
+    """A kernel under construction. rank: of one problem's first operand. is_direct: whether the
+    routine factors, and does not iterate.
+    """
 
     def __init__(
-        self, instruction: Instruction, letter: str, config: Config, target: Target, rank: int
+        self,
+        instruction: Instruction,
+        letter: str,
+        config: Config,
+        target: Target,
+        rank: int,
+        *,
+        is_direct: bool,
     ) -> None:
         self.instruction = instruction
         self.letter = letter
+        self.is_direct = is_direct
         self.config = config
         self.target = target
         self.dtype = LETTERS[letter]
@@ -89,23 +105,40 @@ class LapackCall:
 
         if self.is_alone:
             self._called(entering(), "void")
-        self.nest.loop(BEGIN, END, 1, [], one)
+        self.nest.loop(*self._problems(), 1, [], one)
         if self.is_alone:
             self._called(leaving(), "void")
         if self.scratch_bytes > MOST_SCRATCH_BYTES:
             return None
         w.ret()
-        largest = max(self.operands, key=lambda s: s.size)
+        call = FACTORED if self.is_direct else ITERATED
         made = Kernel(
             w.function(has_entry=True),
-            max(prod(self.batch), 1),
+            1 if self.is_short else max(prod(self.batch), 1),
             *w.beside,
             scratch_bytes=max(self.scratch_bytes, ALIGNMENT),
             bytes_moved=sum(s.size_bytes for s in (*self.operands, *self.results)),
-            flops=STEPS * largest.size * max(largest.dims, default=1),
+            flops=prod(self.batch) * max(call, self.problem_flops),
             functions=tuple(self.functions.values()),
         )
-        return self.target.shown(made, lambda: Plan(("call of LAPACK, a unit a problem",)))
+        units = "all problems a unit" if self.is_short else "a unit a problem"
+        return self.target.shown(made, lambda: Plan((f"call of LAPACK, {units}",)))
+
+    @property
+    def problem_flops(self) -> int:
+        """About what a problem takes, the call aside."""
+        of_one = [s.dims[len(self.batch) :] for s in self.operands]
+        dims = max(of_one, key=prod)
+        return STEPS * prod(dims) * max(dims, default=1)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a problem takes too little for several threads."""
+        return self.is_direct and self.problem_flops < LEAST_SHARED
+
+    def _problems(self) -> tuple[Bound, Bound]:
+        """Those of the units from BEGIN to END."""
+        return (0, max(prod(self.batch), 1)) if self.is_short else (BEGIN, END)
 
     # -- arguments -------------------------------------------------------------------------------
 

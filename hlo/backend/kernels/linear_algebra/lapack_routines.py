@@ -286,3 +286,8 @@ ROUTINES: dict[str, tuple[str, int, Steps]] = {
     "hetrd": ("cz", 2, _sytrd),
     "gtsv": ("sdcz", 1, _gtsv),
 }
+# Those that are done in a number of steps that follows from the sizes.
+DIRECT = frozenset({
+    "getrf", "geqrf", "geqp3", "orgqr", "ungqr", "ormqr", "unmqr", "gehrd", "sytrd", "hetrd",
+    "gtsv",
+})  # fmt: skip

@@ -18,7 +18,7 @@ from hlo.backend.kernels.linear_algebra.jacobi_lanes import (
     singular_values_kernel,
 )
 from hlo.backend.kernels.linear_algebra.lapack_call import LETTERS, LapackCall
-from hlo.backend.kernels.linear_algebra.lapack_routines import ROUTINES
+from hlo.backend.kernels.linear_algebra.lapack_routines import DIRECT, ROUTINES
 from hlo.backend.kernels.linear_algebra.lu import lu_kernel
 from hlo.backend.kernels.linear_algebra.lu_groups import lu_groups
 from hlo.backend.kernels.linear_algebra.lu_lanes import lu_lanes_kernel
@@ -54,7 +54,8 @@ def matrix_kernel(instruction: Instruction, target: Target) -> Made | None:
     letters, rank, steps = ROUTINES.get(name, ("", 0, None))
     if steps is None or letter not in letters:
         return None
-    return LapackCall(instruction, letter, config, target, rank).written(steps)
+    call = LapackCall(instruction, letter, config, target, rank, is_direct=name in DIRECT)
+    return call.written(steps)
 
 
 def _routine(instruction: Instruction) -> tuple[str, str]:

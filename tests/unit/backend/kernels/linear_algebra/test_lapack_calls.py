@@ -7,6 +7,7 @@ import pytest
 
 import hlo
 from hlo.backend.compilation import Compilation
+from hlo.backend.ir.kernel import KernelSequence
 from hlo.ops import lapack_library
 from hlo.ops.lapack import TYPES
 from tests.support.covering import covering
@@ -264,3 +265,12 @@ def test_who_works_alone() -> None:
     assert lapack_library.works_alone((1, 100, 100), 2)
     assert not lapack_library.works_alone((1, 1000, 1000), 2)
     assert not lapack_library.works_alone((5000, 100), 2)
+
+
+@pytest.mark.parametrize(("size", "units"), [(4, 1), (16, 50)])
+def test_short_factorisations_are_one_unit(size: int, units: int) -> None:
+    matrix = f"c64[{size},{size}]"
+    text = program("cgetrf", "", [matrix], [matrix, f"s32[{size}]", "s32[]"], (50,))
+    (sequence,) = Compilation(hlo.parse(text)).implementations.values()
+    assert isinstance(sequence, KernelSequence)
+    assert [call.kernel.units for call in sequence.calls] == [units]
