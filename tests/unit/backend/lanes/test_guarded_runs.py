@@ -49,14 +49,23 @@ def test_values(machine: str, dtype: str, n: int, m: int) -> None:
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
+def code(machine: str, dtype: str) -> str:
+    module = hlo.parse(program(dtype, 5, 129))
+    return "".join(map(str, Compilation(module, machine=named(machine)).ir))
+
+
 def masked_loads(machine: str, dtype: str) -> list[str]:
     """The loads whose mask is no constant."""
-    module = hlo.parse(program(dtype, 5, 129))
-    text = "".join(map(str, Compilation(module, machine=named(machine)).ir))
-    return re.findall(r"@llvm\.masked\.load\S+\(ptr [^,]*, <\d+ x i1> %", text)
+    return re.findall(r"@llvm\.masked\.load\S+\(ptr [^,]*, <\d+ x i1> %", code(machine, dtype))
 
 
 def test_only_what_an_instruction_masks_is_masked() -> None:
     assert masked_loads("x86-64-v3", "s32")
     assert not masked_loads("x86-64-v3", "u8")
     assert masked_loads("x86-64-v4", "u8")
+
+
+def test_a_run_that_is_masked_off_is_not_looked_at() -> None:
+    within = r"(%\w+) = icmp ule i64 .*(?:\n.*){1,9}"
+    nothing = r"(%\w+) = icmp eq i\d+ %\w+, 0\n.*or i1 \1, \2\n"
+    assert re.search(within + nothing, code("x86-64-v3", "u8"))
