@@ -64,7 +64,7 @@ NEEDS: dict[str, tuple[Set[str], ...]] = {
     "factor-slicing": (opcodes(Trait.CUTS) | opcodes(Trait.CUTS_AT),),
     "gather-operand-transposer": (frozenset({"gather"}),),
     "gate-fusion": (frozenset({"while"}),),
-    "index-narrower": (frozenset({"iota"}), frozenset({"reduce"})),
+    "index-narrower": (frozenset({"iota"}),),
     "map-expander": (frozenset({"map"}),),
     "masked-dot-rewriter": (frozenset({"iota"}), frozenset({"dot"})),
     "matrix-sharing": (frozenset({"dot"}),),

@@ -24,6 +24,7 @@ from hlo.ops.table import Trait, opcodes
 from hlo.passes.liveness import fused_computations
 from hlo.passes.loop_making import adopted, element
 from hlo.passes.rewriting import is_pinned
+from hlo.passes.word_arithmetic import compute_in_words
 
 _SIGNED, _UNSIGNED = (dt.S8, dt.S16, dt.S32), (dt.U8, dt.U16, dt.U32)
 _FLOAT_BITS = 32  # Bits of the lanes in which narrower floats are computed.
@@ -39,13 +40,17 @@ class _Indices(Struct, frozen=True):
 
 
 def index_narrower(module: Module) -> bool:
-    """Reduce the indices of an arg-max in a type as narrow as its elements. O(instructions)."""
+    """Reduce an arg-max's indices in its elements' width, compute counted integers in 32 bits.
+
+    O(instructions). The second is word_arithmetic.py's.
+    """
     fused = fused_computations(module)
     made: dict[tuple[Computation, _Indices], Computation] = {}
     changed = False
     for computation in tuple(module.computations):
         if computation in fused:
             continue
+        changed |= compute_in_words(computation)
         for reduce in [i for i in computation.instructions if i.opcode == "reduce"]:
             indices = _indices(reduce)
             if indices is not None:

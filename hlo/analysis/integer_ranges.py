@@ -1,0 +1,116 @@
+"""Ranges of integers: between which ends the elements of an array stay, whatever the run is given.
+
+    computation --ranges--> instruction -> (least, most); none for what may be anything of 64 bits
+
+Forward over the instructions: iotas, constants and what is of 32 bits and less have ends, and
+arithmetic of these has, as long as nothing leaves its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hlo.ir.computation import Computation
+from hlo.ir.graph import post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ops.movement import IotaAttributes
+from hlo.ops.table import Trait, opcodes
+
+Range = tuple[int, int]
+_WORD_BITS = 32
+# Each element is one of the first operand's.
+_TAKEN = opcodes(Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS) | {
+    "copy", "dynamic-slice", "gather",
+}  # fmt: skip
+
+
+def ranges(computation: Computation) -> dict[Instruction, Range]:
+    """Of all arrays of integers and truths that have ends. O(instructions)."""
+    found: dict[Instruction, Range] = {}
+    for one in post_order(computation):
+        dtype = one.shape.dtype if one.shape.is_array else None
+        if dtype is None or not (dtype.is_integral or dtype.is_pred) or one.shape.is_dynamic:
+            continue
+        whole = (0, 1) if dtype.is_pred else dtype.int_range
+        least, most = _range_of(one, found) or whole
+        if least < whole[0] or most > whole[1]:
+            least, most = whole  # it may wrap
+        if dtype.is_pred or dtype.bits <= _WORD_BITS or (least, most) != whole:
+            found[one] = least, most
+    return found
+
+
+def _range_of(one: Instruction, found: dict[Instruction, Range]) -> Range | None:
+    opcode = one.opcode
+    if opcode == "iota":
+        return 0, max(0, one.shape.dims[IotaAttributes.of(one.attributes).iota_dimension] - 1)
+    if opcode == "constant":
+        return _constant(one)
+    if opcode == "clamp":
+        low, _, high = (found.get(o) for o in one.operands)
+        return (min(low[0], high[0]), high[1]) if low and high else None
+    known = [found.get(o) for o in one.operands]
+    if opcode == "select":
+        known = known[1:]
+    elif opcode in _TAKEN:
+        known = known[:1]
+    parts = [k for k in known if k is not None]
+    if len(parts) < len(known) or not parts:
+        return None
+    if opcode in _TAKEN or opcode == "convert":
+        return parts[0]
+    if opcode in ("select", "concatenate", "pad"):
+        return min(low for low, _ in parts), max(high for _, high in parts)
+    rule = _RULES.get(opcode)
+    return rule(*parts) if rule is not None else None
+
+
+def _constant(one: Instruction) -> Range | None:
+    literal = one.attributes.get("literal")
+    if not isinstance(literal, Literal) or literal.is_elided or not literal.shape.size:
+        return None
+    values = np.asarray(literal.array)
+    return int(values.min()), int(values.max())
+
+
+def _product(a: Range, b: Range) -> Range:
+    corners = [x * y for x in a for y in b]
+    return min(corners), max(corners)
+
+
+def _quotient(a: Range, b: Range) -> Range | None:
+    """Towards zero, by what is positive."""
+    if b[0] <= 0:
+        return None
+    corners = [abs(x) // y * (1 if x >= 0 else -1) for x in a for y in b]
+    return min(*corners, 0 if a[0] <= 0 <= a[1] else corners[0]), max(corners)
+
+
+def _rest(a: Range, b: Range) -> Range | None:
+    """Of the sign of what is divided, by what is positive."""
+    if b[0] <= 0:
+        return None
+    most = b[1] - 1
+    return max(a[0], -most) if a[0] < 0 else 0, min(a[1], most) if a[1] > 0 else 0
+
+
+def _both_bits(a: Range, b: Range) -> Range | None:
+    ends = [r[1] for r in (a, b) if r[0] >= 0]
+    return (0, min(ends)) if ends else None
+
+
+_RULES: dict[str, Callable[..., Range | None]] = {
+    "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "subtract": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "multiply": _product,
+    "negate": lambda a: (-a[1], -a[0]),
+    "abs": lambda a: (max(a[0], -a[1], 0), max(-a[0], a[1])),
+    "maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+    "minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "divide": _quotient,
+    "remainder": _rest,
+    "and": _both_bits,
+}
