@@ -23,6 +23,10 @@ _BLOCK, _LEAST_BLOCK = 4096, 256
 _COLUMN_BLOCK = 64  # The same of a column: the rest of its rows is shared out as finely.
 _EVEN = 4  # There are a multiple of so many blocks.
 _ROUND_VECTORS = 8  # A block is a multiple of so many, which most rounds divide.
+# The most vectors of columns that are reduced side by side, and of dear elements that several units
+# share: so many have enough to do while each other waits.
+_MOST_COLUMNS, _DEAR_COLUMNS = 8, 4
+_DEAR = 8  # A function weighs as much.
 _MOST_ROWS = 4  # Rows side by side: their partial results share the registers.
 _ROWS_WEIGHT = 160  # The most that the code of rows side by side may weigh.
 # The most vectors that go through a while together, and the most that their code may weigh.
@@ -274,7 +278,8 @@ def _unroll(schedule: NestSchedule, vectors: int, *, is_reduction: bool) -> int:
     if schedule.is_small:
         return 1
     if is_reduction:
-        return max(1, min(8, vectors))
+        most = max(1, min(_MOST_COLUMNS, vectors))
+        return min(most, _DEAR_COLUMNS) if _is_shared_out(schedule, vectors // most) else most
     weight = schedule.domain.weight
     if schedule.domain.trace.carried:
         trace = schedule.domain.trace
@@ -284,6 +289,17 @@ def _unroll(schedule: NestSchedule, vectors: int, *, is_reduction: bool) -> int:
     if steps >= 4:
         wanted = min(wanted, 8 // steps)
     return max(1, min(wanted // schedule.rows, vectors))
+
+
+def _is_shared_out(schedule: NestSchedule, units: int) -> bool:
+    """Whether columns are reduced by several units, of fewer vectors each: where they are few, and
+    their elements so dear (a logsumexp along columns) that a thread alone would take long.
+    """
+    domain = schedule.domain
+    if schedule.prefix or units > 1 or domain.weight < _DEAR:
+        return False
+    size = max(prod(reduce.operands[0].shape.dims) for reduce, _ in domain.trace.reductions)
+    return domain.weight * size > _ALONE * _PER_CYCLE * schedule.lanes
 
 
 def chains(carried: int, weight: int, machine: Machine) -> int:
