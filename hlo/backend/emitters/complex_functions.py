@@ -17,7 +17,7 @@ def magnitude(z: Complex) -> Term:
     """|z|, without overflow on the way."""
     if z.real.is_double:
         return complex_arithmetic.magnitude(z)
-    return short_hypotenuse(z.real, z.imag).to("float")
+    return short_hypotenuse(z.real, z.imag)
 
 
 def in_double(name: str, function: Function, short: Function | None = None) -> Function:

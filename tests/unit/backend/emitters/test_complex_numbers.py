@@ -7,6 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
+import hlo
 from hlo.backend.emitters.table import EMITTERS, ByKind
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
@@ -14,6 +15,7 @@ from hlo.ops.table import OPS
 from tests.support.covering import covering
 from tests.support.emitted_op import run_emitted
 from tests.support.hlo_values import mixed_values
+from tests.support.machines_here import that_run_here
 
 FUNCTIONS = [o for o, e in EMITTERS.items() if isinstance(e, ByKind) and e.complex_]
 FUNCTIONS = [o for o in FUNCTIONS if o not in ("real", "imag", "abs")]  # they give reals
@@ -93,3 +95,25 @@ def test_parts_are_moved_without_arithmetic() -> None:
     np.testing.assert_array_equal(z.imag, b)
     np.testing.assert_array_equal(run_emitted("real", [z], [dt.C64], dt.F32), a)
     np.testing.assert_array_equal(run_emitted("imag", [z], [dt.C64], dt.F32), b)
+
+
+@pytest.mark.parametrize("machine", that_run_here("x86-64", "x86-64-v3", "x86-64-v4", "armv8-a"))
+def test_magnitudes_of_any_size_err_by_little_more_than_an_ulp(machine: str) -> None:
+    rng = np.random.default_rng(7)
+    z = np.empty(60000, np.complex64)
+    z.real = np.exp2(rng.uniform(-149, 127, z.size))
+    z.imag = z.real * rng.uniform(-1, 1, z.size)
+    z[::7] = z[::7] * 1j
+    z[:6] = [0, complex(-0.0, 0), complex(np.inf, 1), complex(1, np.nan), 1e-45j, complex(3, -4)]
+    module = hlo.parse(
+        f"HloModule m\nENTRY e {{\n  z = c64[{z.size}] parameter(0)\n"
+        f"  ROOT r = f32[{z.size}] abs(z)\n}}\n"
+    )
+    found = np.asarray(hlo.compile(module, machine=machine, cache=False)(z))
+    exact = np.hypot(z.real.astype(np.float64), z.imag.astype(np.float64))
+    unit = np.spacing(exact.astype(np.float32)).astype(np.float64)
+    finite = np.isfinite(exact)
+    assert (np.abs(found[finite] - exact[finite]) <= 1.2 * unit[finite]).all()
+    assert found[2] == np.inf
+    assert np.isnan(found[3])
+    assert found[5] == 5
