@@ -333,7 +333,10 @@ def _paired(schedule: NestSchedule) -> NestSchedule:
     is_plain = not domain.trace.heavy and domain.weight <= LIGHT
     if has_room or is_plain or domain.trace.reductions or domain.outer:
         return schedule
-    if domain.extents[-1] < _PAIRS * 2 * lanes:
+    length = domain.extents[-1]
+    # Heavy code has one body, in which pairs would be masked where single registers are not.
+    is_masked = domain.weight > LIGHT and length % (2 * lanes) and not length % lanes
+    if length < _PAIRS * 2 * lanes or is_masked:
         return schedule
     remark = f"lanes: two registers a value, for {schedule.machine.registers} hold few numbers"
     return replace(schedule, lanes=2 * lanes).because(remark)
