@@ -73,7 +73,23 @@ def views_memory(producer: Instruction) -> bool:
 
 def is_read_often(producer: Instruction) -> bool:
     """Whether it is to be made once, in the order in which it is read."""
+    if _is_looked_up_often(producer):
+        return True
     return is_turned_back(producer) or _is_spread_lookup(producer) or _is_tiled(producer)
+
+
+def _is_looked_up_often(producer: Instruction) -> bool:
+    """Whether it is computed of several arrays, and all that reads it are gathers of many more
+    elements than it has, as a node's value along all its edges: each would gather from all of these
+    arrays, and do the arithmetic again.
+    """
+    if not is_elementwise(producer) or not producer.shape.dims or not producer.users:
+        return False
+    if any(u.opcode != "gather" or producer in u.operands[1:] for u in producer.users):
+        return False
+    arrays = {o for o in producer.operands if o.opcode not in ("broadcast", "constant", "iota")}
+    read = sum(u.shape.size for u in producer.users)
+    return len(arrays) > 1 and read >= _LITTLE * producer.shape.size
 
 
 def is_turned_back(producer: Instruction) -> bool:
