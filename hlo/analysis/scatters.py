@@ -9,10 +9,13 @@ and nobody else in there reads x, for it is written meanwhile. Updates are made 
 from __future__ import annotations
 
 from hlo.analysis.fusibility import MOVEMENT, is_elementwise, is_fusible
+from hlo.indexing.queries import written_dims
 from hlo.ir.dtype import F32
 from hlo.ir.graph import computed_from
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import OPS
+
+LEAST_ROW = 4  # Elements of a row that are worth lanes.
 
 
 def computed_scatter(fusion: Instruction) -> Instruction | None:
@@ -38,6 +41,14 @@ def is_computing(scatter: Instruction) -> bool:
     if set(x.users) != {scatter} or updates.shape.dtype is not dtype:
         return False
     return all(map(_is_cheap, computed_from(updates)))
+
+
+def has_rows(scatter: Instruction) -> bool:
+    """Whether neighbours in the updates are neighbours in the operand, enough of them for lanes."""
+    if len(scatter.operands) != 3 or not scatter.shape.rank:
+        return False
+    updates = scatter.operands[2].shape
+    return written_dims(scatter)[-1] == updates.rank - 1 and updates.dims[-1] >= LEAST_ROW
 
 
 def _is_cheap(member: Instruction) -> bool:

@@ -10,16 +10,13 @@ after the other.
 
 from __future__ import annotations
 
-from hlo.analysis.scatters import is_computing
-from hlo.indexing.queries import written_dims
+from hlo.analysis.scatters import has_rows, is_computing
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.dce import dce
 from hlo.passes.factor_slicing import MOST_OPERANDS
 from hlo.passes.fusion_copy import Joint
 from hlo.passes.liveness import awaited, fused_computations
-
-LEAST_ROW = 4  # Elements of a row that are worth lanes.
 
 
 def scatter_fusion(module: Module) -> bool:
@@ -31,19 +28,11 @@ def scatter_fusion(module: Module) -> bool:
             continue
         kept = awaited(computation)
         for scatter in tuple(computation.instructions):
-            if scatter.opcode == "scatter" and scatter not in kept and _has_rows(scatter):
+            if scatter.opcode == "scatter" and scatter not in kept and has_rows(scatter):
                 changed |= _fused(module, scatter, kept)
     if changed:
         dce(module)  # computations of the fusions that were there
     return changed
-
-
-def _has_rows(scatter: Instruction) -> bool:
-    """Whether neighbours in the updates are neighbours in the operand."""
-    if len(scatter.operands) != 3 or not scatter.shape.rank:
-        return False
-    updates = scatter.operands[2].shape
-    return written_dims(scatter)[-1] == updates.rank - 1 and updates.dims[-1] >= LEAST_ROW
 
 
 def _fused(module: Module, scatter: Instruction, kept: frozenset[Instruction]) -> bool:

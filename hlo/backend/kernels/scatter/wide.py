@@ -3,12 +3,15 @@
     operand, updates --convert--> f32 --scatter--> f32 --convert--> result
     select-and-scatter likewise, where its windows overlap
 
+Rows of updates are converted where they are combined (computed.py).
+
 As the reference sums (docs/semantics.md 9, accumulation). Rounding after each update would lose all
 ones that are added to 256 in bf16.
 """
 
 from __future__ import annotations
 
+from hlo.analysis.scatters import has_rows
 from hlo.attributes.window import Window
 from hlo.backend.ir.kernel import KernelCall, KernelSequence
 from hlo.backend.isa.target import Target
@@ -64,15 +67,19 @@ def _sequence(
 ) -> KernelSequence:
     """Buffers: operands, results, then a temporary per converted operand."""
     count, leaves = len(found), len(instruction.operands)
-    converted = [*rounded, *(count + 1 + k for k in rounded)]
+    is_computing = count == 1 and has_rows(instruction)
+    converted = [*rounded, *(count + 1 + k for k in rounded if not is_computing)]
     place = {k: leaves + count + n for n, k in enumerate(converted)}
     fragment = Computation("wide")
     given = [_parameter(fragment, k, o.shape) for k, o in enumerate(instruction.operands)]
     wide = [_converted(p, F32.name) if k in place else p for k, p in enumerate(given)]
     shapes = [w.shape for w in wide[:count]]
     shape = Shape.tuple(shapes) if count > 1 else shapes[0]
-    combiner = _combiner(found, shapes)
-    scatter = fragment.new("scatter", shape, wide, {**instruction.attributes, "to_apply": combiner})
+    said = {**instruction.attributes, "to_apply": _combiner(found, shapes)}
+    if is_computing:
+        scatter = _computing(fragment, wide, said)
+    else:
+        scatter = fragment.new("scatter", shape, wide, said)
     operands = tuple(place.get(k, k) for k in range(leaves))
     results = tuple(place.get(k, leaves + k) for k in range(count))
     calls = [KernelCall(fused_kernel(wide[k], target), (k, at)) for k, at in place.items()]
@@ -86,6 +93,17 @@ def _sequence(
         in_place=frozenset((k, k) for k in rounded),
         must_alias=frozenset((k, k) for k in range(count) if k not in rounded),
     )
+
+
+def _computing(
+    fragment: Computation, operands: list[Instruction], said: dict[str, object]
+) -> Instruction:
+    """A fusion of a scatter of one array with the conversion of its updates."""
+    body = Computation("converting")
+    x, indices, updates = (_parameter(body, k, o.shape) for k, o in enumerate(operands))
+    wide = _converted(updates, x.shape.dtype.name)
+    body.root = body.new("scatter", x.shape, (x, indices, wide), said)
+    return fragment.new("fusion", x.shape, operands, {"kind": "kInput", "calls": body})
 
 
 def wide_select_and_scatter_kernels(

@@ -5,6 +5,7 @@ import pytest
 
 import hlo
 from hlo.analysis.scatters import computed_scatter
+from hlo.backend.compilation import Compilation
 from hlo.ir.module import Module
 
 ROWS = (
@@ -128,3 +129,30 @@ ENTRY e {
     i = rng.integers(0, 30, (200, 1)).astype(np.int32)
     expected = hlo.evaluate(module, p, i)
     assert np.allclose(hlo.compile(module, cache=False)(p, i), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(("dtype", "row", "temporaries"), [("bf16", 20, 1), ("f16", 3, 2)])
+def test_narrow_rows_are_converted_where_they_are_combined(
+    dtype: str, row: int, temporaries: int
+) -> None:
+    module = hlo.parse(f"""HloModule m
+f {{ a = {dtype}[] parameter(0) b = {dtype}[] parameter(1) ROOT c = {dtype}[] add(a, b) }}
+ENTRY e {{
+  x = {dtype}[30,{row}] parameter(0)
+  i = s32[200,1] parameter(1)
+  u = {dtype}[200,{row}] parameter(2)
+  ROOT s = {dtype}[30,{row}] scatter(x, i, u), update_window_dims={{1}}, inserted_window_dims={{0}},
+    scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=f
+}}
+""")
+    (sequence,) = Compilation(module).implementations.values()
+    assert len(sequence.temporaries) == temporaries
+    rng = np.random.default_rng(row)
+    form = module.entry.root.shape.dtype.numpy
+    x, u = (rng.standard_normal(s).astype(form) for s in ((30, row), (200, row)))
+    i = rng.integers(-3, 33, (200, 1)).astype(np.int32)
+    expected = hlo.evaluate(module, x, i, u)
+    found = [hlo.compile(module, threads=n, cache=False)(x, i, u) for n in (1, 3)]
+    assert np.asarray(found[0]).tobytes() == np.asarray(found[1]).tobytes()
+    close = 0.02 if dtype == "bf16" else 0.005
+    assert np.allclose(found[0].astype(float), expected.astype(float), rtol=close, atol=close)
