@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hlo import driver
 from hlo.backend.entry.kernel_modules import kernel_module
 from hlo.backend.ir.definitions import symbol
-from hlo.backend.ir.kernel import KernelSequence
+from hlo.backend.ir.kernel import NONE_KNOWN, KernelSequence, KnownLeaves
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.contraction.matrix_units import amx
@@ -160,6 +160,113 @@ def test_convolutions_between_zeros(tiles: Tiles, kind: tuple[str, str, str], wi
     Compiled(emulated(contraction_kernels(root, Target(WIDE))))(factors, result, pieces=2)
     np.testing.assert_array_equal(result, np.asarray(driver.evaluate(module, *factors)))
     assert tiles.events[instruction] > 0
+
+
+CHANNELS = [(3, "bf16"), (24, "bf16"), (48, "bf16"), (20, "s8"), (48, "s8"), (80, "u8")]
+REST_WINDOWS = [
+    "size=7x7 pad=3_3x3_3", "size=7x7 stride=2x2 pad=2_3x2_3",
+    "size=7x7 pad=6_6x6_6 rhs_dilate=2x2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["01io", "o01i"])
+@pytest.mark.parametrize(("channels", "window"), covering(CHANNELS, REST_WINDOWS, strength=1))
+def test_runs_of_windows_that_are_no_whole_steps(
+    tiles: Tiles, channels: tuple[int, str], window: str, order: str
+) -> None:
+    """A step begins anew with each run, and what is behind the last number is taken for zeros: the
+    memory there holds other windows' numbers.
+    """
+    features, element = channels
+    out = "f32" if element == "bf16" else f"{element[0]}32"
+    sizes = {"0": 7, "1": 7, "i": features, "o": 40}
+    kernel = ",".join(str(sizes[letter]) for letter in order)
+    side = {"stride": 8, "rhs": 17}.get(next((k for k in ("stride", "rhs") if k in window), ""), 17)
+    module = driver.parse(f"""HloModule m
+    ENTRY e {{ x = {element}[2,17,17,{features}] parameter(0)
+      y = {element}[{kernel}] parameter(1)
+      ROOT r = {out}[2,{side},{side},40] convolution(x, y), window={{{window}}},
+        dim_labels=b01f_{order}->b01f }}""")
+    root = module.entry.root
+    factors = [numbers(o.shape.dtype, o.shape.dims) for o in root.operands]
+    result = np.empty(root.shape.dims, root.shape.dtype.numpy)
+    Compiled(emulated(contraction_kernels(root, Target(WIDE))))(factors, result, pieces=2)
+    np.testing.assert_array_equal(result, np.asarray(driver.evaluate(module, *factors)))
+    assert tiles.events
+
+
+def test_rests_of_runs_in_blocks_of_depth(tiles: Tiles) -> None:
+    """More steps than one block has, so that a block begins within a run."""
+    module = driver.parse("""HloModule m
+    ENTRY e { x = s8[2,6,6,1100] parameter(0)
+      y = s8[3,3,1100,20] parameter(1)
+      ROOT r = s32[2,4,4,20] convolution(x, y), window={size=3x3}, dim_labels=b01f_01io->b01f }""")
+    root = module.entry.root
+    factors = [numbers(o.shape.dtype, o.shape.dims) for o in root.operands]
+    result = np.empty(root.shape.dims, np.int32)
+    Compiled(emulated(contraction_kernels(root, Target(WIDE))))(factors, result, pieces=2)
+    np.testing.assert_array_equal(result, np.asarray(driver.evaluate(module, *factors)))
+    steps = 3 * -(-3 * 1100 // 64)
+    assert steps > amx.BLOCK_STEPS
+    assert tiles.events["tdpbssd"] == 4 * steps
+
+
+PLANES = [
+    "bf01_oi01->bf01", "bf01_01io->bf01", "bf01_oi01->b01f", "fb01_io01->bf01", "b0f1_i0o1->fb01",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("labels", "channels", "window"), covering(PLANES, CHANNELS, WINDOWS[:2], strength=1)
+)
+def test_features_that_lie_planes_apart(
+    tiles: Tiles, labels: str, channels: tuple[int, str], window: str
+) -> None:
+    """Factors are turned before, squares of sums where the result's positions lie side by side."""
+    features, element = channels
+    features += 16 * (features < 4)  # runs of three elements are mostly rests
+    out = "bf16" if element == "bf16" else f"{element[0]}32"
+    lhs, rest = labels.split("_")
+    rhs, result = rest.split("->")
+    side = {"0": 4, "1": 5} if "stride" in window else {"0": 9, "1": 11}
+    texts = [
+        ",".join(str(sizes[letter]) for letter in order)
+        for order, sizes in (
+            (lhs, {"b": 3, "f": features, "0": 9, "1": 11}),
+            (rhs, {"i": features, "o": 40, "0": 3, "1": 3}),
+            (result, {"b": 3, "f": 40, **side}),
+        )
+    ]
+    module = driver.parse(f"""HloModule m
+    ENTRY e {{ x = {element}[{texts[0]}] parameter(0)
+      y = {element}[{texts[1]}] parameter(1)
+      ROOT r = {out}[{texts[2]}] convolution(x, y), window={{{window}}}, dim_labels={labels} }}""")
+    root = module.entry.root
+    factors = [numbers(o.shape.dtype, o.shape.dims) for o in root.operands]
+    want = np.asarray(driver.evaluate(module, *factors))
+    for known in (NONE_KNOWN, KnownLeaves(frozenset({1})), KnownLeaves(kept=frozenset({1}))):
+        result = np.empty(root.shape.dims, root.shape.dtype.numpy)
+        sequence = contraction_kernels(root, Target(WIDE), known=known)
+        Compiled(emulated(sequence))(factors, result, pieces=2)
+        np.testing.assert_array_equal(result, want)
+    assert tiles.events
+
+
+def test_weights_that_are_subnormal_are_turned_where_they_are_looked_for() -> None:
+    """What is made of a constant beforehand is looked at no more."""
+    text = """HloModule m
+    ENTRY e { x = bf16[2,32,9,9] parameter(0)
+      y = bf16[40,32,3,3] parameter(1)
+      ROOT r = f32[2,40,7,7] convolution(x, y), window={size=3x3}, dim_labels=bf01_oi01->bf01 }"""
+    root = driver.parse(text).entry.root
+    ordinary = KnownLeaves(frozenset({1}))
+    prepared = contraction_kernels(root, Target(WIDE), known=ordinary).prepared
+    assert [type(step).__name__ for step in prepared[-1].steps] == [
+        "PrepackedOrder",
+        "PrepackedTiles",
+    ]
+    known = KnownLeaves(frozenset({1}), frozenset({1}))
+    assert not contraction_kernels(root, Target(WIDE), known=known).prepared
 
 
 def shape_of(window: str) -> str:

@@ -19,11 +19,16 @@ from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.convolutions.convolution import Base
 from hlo.backend.kernels.contraction.convolutions.held import held_as_multiplied
 from hlo.backend.kernels.contraction.problem.axes import Contraction
-from hlo.backend.kernels.contraction.problem.buffer_numbers import BufferNumbers, placed
+from hlo.backend.kernels.contraction.problem.buffer_numbers import (
+    BufferNumbers,
+    Place,
+    placed,
+)
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.sequence import ContractionSequence
 from hlo.backend.loops.schedule import Plan
 from hlo.errors import HloError
+from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 
 
@@ -40,15 +45,19 @@ def convolution_kernels(
 
         return direct_kernels(form, instruction, target, epilogue, buffers)
     sequence = ContractionSequence(target, epilogue, buffers, known)
-    contraction, *arrays = held_as_multiplied(instruction, target)
-    c = placed(contraction, buffers)
+    held_one = instruction
+    places = buffers
+    if target.isa.tile_product(dt.BF16, dt.BF16) is not None:
+        held_one, places = _features_last(sequence, instruction, buffers)
+    contraction, *arrays = held_as_multiplied(held_one, target)
+    c = placed(contraction, places)
     met: tuple[int, ...] = ()
     if any(a.padded for a in arrays) and min(c.batches, c.m, c.n, c.k) > 0:
-        c = _copied(sequence, instruction, c, arrays)
+        c = _copied(sequence, held_one, c, arrays)
         zeros = [any(d.has_zeros for d in a.padded) for a in arrays]
-        places = (buffers.lhs.buffer, buffers.rhs.buffer)
+        factors = (buffers.lhs.buffer, buffers.rhs.buffer)
         met = tuple(  # by the other one's elements, if these may be infinite or NaN
-            side for side in (0, 1) if zeros[1 - side] and places[side] not in known.finite
+            side for side in (0, 1) if zeros[1 - side] and factors[side] not in known.finite
         )
     if not met or not instruction.shape.dtype.component.is_float:
         return sequence.finished(c)
@@ -77,3 +86,23 @@ def _copied(
             place = sequence.add_before(kernel, factors[n].buffer, array.size_bytes, shown)
             factors[n] = replace(factors[n], buffer=place)
     return replace(c, lhs=factors[0], rhs=factors[1])
+
+
+def _features_last(
+    sequence: ContractionSequence, instruction: Instruction, buffers: BufferNumbers
+) -> tuple[Instruction, BufferNumbers]:
+    """The convolution on factors whose features lie side by side, where matrix units ask for them,
+    after the kernels that turn these; else as it is.
+    """
+    from hlo.backend.kernels.contraction.convolutions.features_last import features_last
+
+    places = (buffers.lhs, buffers.rhs)
+    if any(place != Place(place.buffer) for place in places):
+        return instruction, buffers
+    if (turned := features_last(instruction, sequence.target)) is None:
+        return instruction, buffers
+    lhs, rhs = (
+        Place(sequence.in_order(operand.shape, order, place.buffer)) if order else place
+        for operand, order, place in zip(instruction.operands, turned.orders, places, strict=True)
+    )
+    return turned.convolution, replace(buffers, lhs=lhs, rhs=rhs)

@@ -15,6 +15,7 @@ from hlo.backend.kernels.contraction.calls import Calls, Made
 from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand
 from hlo.backend.kernels.contraction.problem.offsets import start_buffers
 from hlo.backend.kernels.contraction.words.words import Words
+from hlo.ir.shape import Shape
 
 
 class FactorCalls(Calls):
@@ -42,6 +43,11 @@ class FactorCalls(Calls):
     def is_known(self, place: int) -> bool:
         """Whether a buffer is a constant, or made of one when the program is compiled."""
         return place in self.known.leaves or place in self.prepared
+
+    def keeps_either(self, c: Contraction) -> bool:
+        """Whether what is made of a factor is made once for many products."""
+        places = (c.lhs.buffer, c.rhs.buffer)
+        return any(self.is_known(place) or place in self.early for place in places)
 
     def prepare(self, step: Preparing, source: int, size: int) -> int:
         """A new temporary that is made of a known buffer when the program is compiled."""
@@ -75,3 +81,22 @@ class FactorCalls(Calls):
         self.calls.append(materialised(factor.prologue, self.target, place := self.next_place))
         self.temporaries.append(factor.prologue.root.shape.size_bytes)
         return replace(c, **{side: replace(factor, buffer=place, prologue=None)})
+
+    def in_order(self, shape: Shape, order: tuple[int, ...], source: int) -> int:
+        """The place of an array with its dimensions in another order. Of a constant it is made when
+        the program is compiled, unless subnormal numbers have to be looked for.
+        """
+        if self.is_known(source) and source not in self.known.subnormal:
+            from hlo.backend.kernels.contraction.prepacking import PrepackedOrder
+
+            step = PrepackedOrder(shape.dims, order, shape.dtype.item_bytes)
+            return self.prepare(step, source, shape.size_bytes)
+        from hlo.backend.kernels.contraction.problem.computed import in_order, materialised
+
+        place, is_early = self.next_place, source in self.early
+        call = materialised(in_order(shape, order, source), self.target, place)
+        self.calls.append(replace(call, is_early=is_early))
+        self.temporaries.append(shape.size_bytes)
+        if is_early:
+            self.early.add(place)
+        return place

@@ -27,6 +27,19 @@ from hlo.ir.dtype import DType
 _SCALARS = {"float": np.float32, "double": np.float64, "i32": np.int32, "i64": np.int64}
 
 
+class PrepackedOrder(Struct, frozen=True):
+    """An array of elements of so many bytes with its dimensions in another order."""
+
+    dims: tuple[int, ...]
+    order: tuple[int, ...]
+    item_bytes: int
+
+    def __call__(self, source: np.ndarray) -> np.ndarray:
+        """bytes -> bytes"""
+        elements = source.view(f"V{self.item_bytes}").reshape(self.dims)
+        return _bytes_of(elements.transpose(self.order))
+
+
 class PrepackedPanels(Struct, frozen=True):
     """The panels of packing/panels.py's kernel. batch: the axes that move the factor, sizes and
     strides; offset: of its first element.
@@ -113,9 +126,10 @@ class PrepackedTiles(Struct, frozen=True):
         count = math.prod(n for n, _ in batches)
         raw = np.dtype(f"u{plan.item_bytes}")
         assert plan.tiles.rhs.numpy is not None, "tiles are of numbers"
-        made = np.zeros((count, plan.column_tiles * TILE, plan.steps * plan.depths), raw)
+        run = plan.run_steps * plan.depths
+        made = np.zeros((count, plan.column_tiles * TILE, plan.runs, run), raw)
         numbers = np.ascontiguousarray(elements.astype(plan.tiles.rhs.numpy))
-        made[:, : c.n, : c.k] = numbers.view(raw).reshape(count, c.n, c.k)
+        made[:, : c.n, :, : plan.run] = numbers.view(raw).reshape(count, c.n, plan.runs, plan.run)
         groups = plan.depths // plan.group
         made = made.reshape(count, plan.column_tiles, TILE, plan.steps, groups, plan.group)
         return _bytes_of(made.transpose(0, 1, 3, 4, 2, 5))

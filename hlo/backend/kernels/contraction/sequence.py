@@ -226,18 +226,19 @@ class ContractionSequence(FactorCalls):
             tiles = replace(tiles, c=replace(tiles.c, bounded=None))
         self.is_added = tiles.c.adds
         source = tiles.c.rhs.buffer
+        left, right = ("rhs", "lhs") if tiles.is_turned else ("lhs", "rhs")
         if self.is_known(source):
             from hlo.backend.kernels.contraction.prepacking import PrepackedTiles
 
             blocks = self.prepare(PrepackedTiles(tiles), source, tiles.rhs_bytes)
         else:
             packed = partial(loop_listing.tile_packing, tiles)
-            kernel = tile_packing_kernel(tiles, checks="rhs" in self.checking)
-            starts = (*start_buffers([tiles.c.rhs]), *self._byte("rhs"))
+            kernel = tile_packing_kernel(tiles, checks=right in self.checking)
+            starts = (*start_buffers([tiles.c.rhs]), *self._byte(right))
             blocks = self.add_before(kernel, source, tiles.rhs_bytes, packed, starts)
-        product = AmxProduct(tiles, self.epilogue, checks="lhs" in self.checking)
+        product = AmxProduct(tiles, self.epilogue, checks=left in self.checking)
         made = partial(loop_listing.tiles, product)
-        starts = (*start_buffers([tiles.c.lhs]), *self._byte("lhs"))
+        starts = (*start_buffers([tiles.c.lhs]), *self._byte(left))
         kernel = product.kernel()
         self.keeps_bounds.append(kernel.is_bounded)
         self.call(kernel, made, tiles.c.lhs.buffer, blocks, *others, *starts)
@@ -332,21 +333,20 @@ class ContractionSequence(FactorCalls):
         where subnormal numbers are met, it is made once more. Factors that are known, or kept by a
         loop, become words beforehand.
         """
-        left, right = c.lhs.buffer, c.rhs.buffer
-        if any(self.is_known(place) or place in self.early for place in (left, right)):
+        if self.keeps_either(c):
             return False
         if (worded := dots_of_words(c, ring)) is not None:
             self.sums = vector_sums(worded.contraction, worded.ring)
             from hlo.backend.kernels.contraction.vectors.word_dots import WordDots
 
-            left = self.in_words(worded.lhs, "lhs")
-            self._call_stream(WordDots(worded, self.epilogue), left, right, *others)
+            words = self.in_words(worded.lhs, "lhs")
+            self._call_stream(WordDots(worded, self.epilogue), words, c.rhs.buffer, *others)
             return True
         if (found := words_streamed(c, ring)) is None:
             return False
         flag = None
         if self.target.mode == "strict" and c.rhs.dtype is dt.BF16:
-            flag = self.flagged(c, [("lhs", left)])
+            flag = self.flagged(c, [("lhs", c.lhs.buffer)])
         from hlo.backend.kernels.contraction.vectors.word_stream import WordStream
 
         stream = WordStream(found, self.epilogue, checks=flag is not None)
@@ -354,7 +354,7 @@ class ContractionSequence(FactorCalls):
         byte = () if flag is None else (flag,)
         made = partial(loop_listing.word_stream, stream)
         self.keeps_bounds.append(False)
-        self.call(stream.kernel(), made, left, right, *others, *starts, *byte)
+        self.call(stream.kernel(), made, left, c.rhs.buffer, *others, *starts, *byte)
         self.sums = word_stream_sums(stream.c)
         if flag is not None:
             self._once_more(c, ring, others, flag)

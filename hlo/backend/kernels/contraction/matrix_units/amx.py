@@ -16,11 +16,13 @@ rows of one stay in a cache; the sums of blocks are added in f32; integers wrap 
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from hlo.backend.ir.arithmetic import split_index, strided
 from hlo.backend.ir.kernel import Sums
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.amx import ROW_BYTES, ROWS, TileProduct
-from hlo.backend.kernels.contraction.problem.axes import Axes, Contraction, extent
+from hlo.backend.kernels.contraction.problem.axes import Axes, Contraction, extent, reach
 from hlo.backend.kernels.contraction.problem.elements import held
 from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.backend.kernels.contraction.problem.sum_blocks import cut_of
@@ -37,15 +39,26 @@ LEAST_ROWS = 9  # Products of fewer rows are bound by memory.
 LEAST_FLOPS = 1 << 19
 UNITS = 16
 ROW_BLOCKS = 4
+SHARED = 2  # So many times as many packed numbers as there are in memory are no panels to keep.
 BLOCK_STEPS = 128  # Steps of depth whose sums stay in tile registers.
 
 
 class TilePlan(Struct, frozen=True):
-    """A contraction for the matrix units."""
+    """A contraction for the matrix units. run: depths after which a step begins anew, where the
+    last one's rest is zeros: all of them, or those of the last axis, which lie beside each other.
+    is_turned: whether the result's rows are the contraction's columns.
+    """
 
     c: Contraction
     ring: Ring
     tiles: TileProduct
+    run: int
+    is_turned: bool = False
+
+    @property
+    def by_result(self) -> Contraction:
+        """With the columns that lie along the result."""
+        return self.c.swapped if self.is_turned else self.c
 
     @property
     def group(self) -> int:
@@ -68,8 +81,35 @@ class TilePlan(Struct, frozen=True):
         return self.depths // 4
 
     @property
+    def run_steps(self) -> int:
+        """Steps of a run."""
+        return -(-self.run // self.depths)
+
+    @property
+    def runs(self) -> int:
+        return self.c.k // self.run
+
+    @property
     def steps(self) -> int:
-        return -(-self.c.k // self.depths)
+        return self.runs * self.run_steps
+
+    @property
+    def rest(self) -> int:
+        """Depths of a run's last step, where that is not whole."""
+        return self.run % self.depths
+
+    def moved(self, w: Writer, side: str, depth: Value) -> Value:
+        """How far a depth is from the first one in a factor's memory, the rests counted."""
+        axes = [(a.size, int(getattr(a, side))) for a in self.c.depth]
+        if self.runs > 1:
+            axes[-1] = self.run_steps * self.depths, axes[-1][1]
+        return strided(w, depth, axes)
+
+    def in_run(self, w: Writer, depth: Value) -> Value:
+        """A depth counted from its run's first one, the rests counted."""
+        if self.runs == 1:
+            return depth
+        return split_index(w, depth, (self.runs, self.run_steps * self.depths))[1]
 
     @property
     def block_steps(self) -> int:
@@ -148,12 +188,16 @@ class TilePlan(Struct, frozen=True):
 
     @property
     def is_lhs_along_depth(self) -> bool:
-        return self._runs(self.c.depth, "lhs", self.depths)
+        return self._is_along_depth("lhs", self.depths)
 
     @property
     def is_rhs_along_depth(self) -> bool:
         """Whether the columns lie along depth, in runs that hold whole quarters of a step."""
-        return self._runs(self.c.depth, "rhs", self.quarter)
+        return self._is_along_depth("rhs", self.quarter)
+
+    def _is_along_depth(self, side: str, length: int) -> bool:
+        """Whether depth lies so that no `length` indices of a run from a multiple on part."""
+        return self._runs(self.c.depth, side, 1 if self.runs > 1 else length)
 
     def loaded(self, w: Writer, side: str, at: Value, lanes: int, mask: Value | None) -> Value:
         """Neighbours of a factor in memory."""
@@ -172,6 +216,15 @@ class TilePlan(Struct, frozen=True):
         lhs = self.is_lhs_along_depth or self._runs(self.c.rows, "lhs", TILE)
         return lhs and (self.is_rhs_along_depth or self._runs(self.c.columns, "rhs", TILE))
 
+    @property
+    def pays(self) -> bool:
+        """Whether steps and tiles of columns, with their rests, take less than half of what vectors
+        take: matrix units wait for their factors for about as long as they multiply.
+        """
+        wide = self.ring.target.machine.cycles.tiled
+        taken = self.steps * self.depths * self.column_tiles * TILE
+        return 2 * taken <= wide * self.c.k * self.c.n
+
     @staticmethod
     def _runs(axes: Axes, side: str, length: int) -> bool:
         """Whether `length` indices from a multiple of it are neighbours in memory."""
@@ -182,10 +235,31 @@ class TilePlan(Struct, frozen=True):
 
 def tile_plan(c: Contraction, ring: Ring) -> TilePlan | None:
     """How the matrix units would do it; None where they cannot, or need not."""
+    if c.m < LEAST_ROWS or c.n < TILE or c.flops < LEAST_FLOPS or not c.depth:
+        return None
+    if c.is_diagonal or c.columns[-1].out != 1:
+        return None
+    plan = _fitting(c, ring)
+    if plan is None or c.bounded_side or not _are_windows(c):
+        return plan
+    # Rows are packed by units, and stay in their caches.
+    turned = _fitting(c.swapped, ring)
+    return plan if turned is None else replace(turned, is_turned=True)
+
+
+def _fitting(c: Contraction, ring: Ring) -> TilePlan | None:
+    """The plan whose steps part no run of memory, of few rests; None where there is none."""
     tiles = tiles_of(c, ring)
-    if tiles is None or c.m < LEAST_ROWS or c.n < TILE or c.flops < LEAST_FLOPS:
+    if tiles is None:
         return None
-    plan = TilePlan(c, ring, tiles)
-    if c.k < plan.depths or c.is_diagonal or c.columns[-1].out != 1 or not plan.fits:
-        return None
-    return plan
+    for run in (c.k, c.depth[-1].size):
+        plan = TilePlan(c, ring, tiles, run)
+        if c.k >= plan.depths and plan.fits and plan.pays:
+            return plan
+    return None
+
+
+def _are_windows(c: Contraction) -> bool:
+    """Whether columns share elements, so that all of them packed are far more than there are."""
+    packed = extent(tuple(a for a in c.batch if a.rhs)) * c.n * c.k
+    return packed > SHARED * reach(c, "rhs")

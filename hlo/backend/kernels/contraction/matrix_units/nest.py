@@ -5,6 +5,8 @@ AmxProduct --tile_schedule--> LoopSchedule;  TilePlan --tile_packing_schedule-->
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from hlo.backend.kernels.contraction.matrix_units.amx import TILE, TilePlan
 from hlo.backend.kernels.contraction.matrix_units.product import AmxProduct
 from hlo.backend.kernels.contraction.problem.axes import extent
@@ -46,7 +48,9 @@ def tile_schedule(product: AmxProduct) -> LoopSchedule:
         " at most",
         f"tiles: 2 x 2 of {TILE} x {TILE} sums, {plan.row_tiles} x {plan.column_tiles} in all",
         f"depth: {plan.steps} steps of {plan.depths}, {plan.blocks} block"
-        + "s" * (plan.blocks != 1),
+        + "s" * (plan.blocks != 1)
+        + (f"; {plan.rest} in the last one of {plan.run_steps}" if plan.runs > 1 else ""),
+        *(("result: squares of sums turned in registers",) if plan.is_turned else ()),
         "rhs: packed before; lhs: by each unit"
         + (", unless the one before has" if plan.blocks == 1 else ", a block of depth at a time"),
     )
@@ -88,11 +92,12 @@ def _rows(plan: TilePlan, rows: Axis) -> Nodes:
         quarters = Axis(DEPTH, block, Role.SERIAL, plan.quarter, of=whole if is_part else 0)
         turned = Fill("lhs", f"squares turned in registers, of p{plan.c.lhs.buffer}")
         return (Loop(tiles, (Loop(quarters, (turned,)),)),)
-    rest = plan.c.k % plan.depths
-    tail, tail_step = (Tail.MASKED, plan.depths) if rest else (Tail.NONE, 0)
+    has_tail = plan.rest and plan.runs == 1
+    tail, tail_step = (Tail.MASKED, plan.depths) if has_tail else (Tail.NONE, 0)
+    read = plan.c.k if plan.runs == 1 else whole
     steps = Axis(
-        DEPTH, block if is_part else plan.c.k, Role.VECTOR, plan.depths, plan.depths, tail,
-        tail_step, of=plan.c.k if is_part else 0,
+        DEPTH, block if is_part else read, Role.VECTOR, plan.depths, plan.depths, tail,
+        tail_step, of=read if is_part else 0,
     )  # fmt: skip
     return (Loop(Axis("i", size, Role.SERIAL, of=of), (Loop(steps, (fill,)),)),)
 
@@ -103,7 +108,11 @@ def _square(product: AmxProduct) -> Nodes:
     reads = ("lhs", f"panels of p{c.rhs.buffer}")
     whole = plan.steps * plan.depths
     rows = Axis("i", SQUARE, Role.SERIAL, of=c.m)
-    last = Loop(rows, (stored(c, product.epilogue),))
+    store = stored(c, product.epilogue)
+    if plan.is_turned:
+        rows = Axis("j", SQUARE, Role.SERIAL, of=c.n)
+        store = replace(store, index=tuple(sorted(store.index, key="bji".index)))
+    last = Loop(rows, (store,))
     if plan.blocks == 1:
         steps = Axis(DEPTH, whole, Role.REDUCED, plan.depths)
         return (Reduction(SUMS, "add of products", (steps,), TILE, 4 * TILE, reads=reads), last)

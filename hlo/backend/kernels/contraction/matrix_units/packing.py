@@ -58,14 +58,14 @@ def _pack_columns(
     c = plan.c
     column, last = times(w, tile, TILE), w.int(c.n - 1)
     numbers = [w.intrinsic("llvm.umin", "i64", add(w, column, w.int(r)), last) for r in range(TILE)]
-    axes, depth = ([(a.size, a.rhs) for a in part] for part in (c.columns, c.depth))
+    axes = [(a.size, a.rhs) for a in c.columns]
     columns = [element_address(w, base, strided(w, n, axes), c.rhs.dtype) for n in numbers]
     target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
 
     def at_quarter(i: Value, _: list[Value]) -> list[Value]:
         k = times(w, i, plan.quarter)
-        mask = below(w, k, c.k, plan.quarter) if c.k % plan.depths else None
-        offset = strided(w, k, depth)
+        mask = below(w, plan.in_run(w, k), plan.run, plan.quarter) if plan.rest else None
+        offset = plan.moved(w, "rhs", k)
         raw = [
             plan.loaded(w, "rhs", element_address(w, at, offset, c.rhs.dtype), plan.quarter, mask)
             for at in columns
@@ -116,19 +116,18 @@ def group_words(
     exists: Value,
     flag: Value | None = None,
 ) -> Value:
-    """The depths of one group of 16 neighbours, as 16 words; zero beyond the last depth. flag: the
-    flag that is set for subnormal numbers among them.
+    """The depths of one group of 16 neighbours, as 16 words; zero beyond a run's last depth. flag:
+    the flag that is set for subnormal numbers among them.
     """
     dtype: DType = getattr(plan.c, side).dtype
-    depth = [(a.size, getattr(a, side)) for a in plan.c.depth]
     raw = []
     for i in range(plan.group):
         k = add(w, first, w.int(i))
         mask = exists
-        if plan.c.k % plan.depths:
-            inside = w.compare("icmp ult", k, w.int(plan.c.k))
+        if plan.rest:
+            inside = w.compare("icmp ult", plan.in_run(w, k), w.int(plan.run))
             mask = w.binary("and", exists, w.splat(inside, TILE))
-        address = element_address(w, start, strided(w, k, depth), dtype)
+        address = element_address(w, start, plan.moved(w, side, k), dtype)
         raw.append(plan.loaded(w, side, address, TILE, mask))
     if flag is not None:
         set_flag(w, are_subnormal(w, raw), flag)

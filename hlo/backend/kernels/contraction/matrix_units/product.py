@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hlo.backend.ir.arithmetic import add, advanced, clipped, shared, split_index, strided, times
 from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.control import loop, ranged, remembering, when
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.matrix_units.amx import (
     SQUARE_BYTES,
     STEP_BYTES,
@@ -17,6 +19,7 @@ from hlo.backend.kernels.contraction.matrix_units.amx import (
 )
 from hlo.backend.kernels.contraction.matrix_units.packing import group_words
 from hlo.backend.kernels.contraction.matrix_units.work import tile_work
+from hlo.backend.kernels.contraction.problem.axes import merged, only
 from hlo.backend.kernels.contraction.problem.bounds import within_bounds
 from hlo.backend.kernels.contraction.problem.offsets import address_0
 from hlo.backend.kernels.contraction.problem.result import Epilogue, Result
@@ -39,6 +42,8 @@ class AmxProduct:
         self.plan = plan
         self.c = plan.c
         self.tiles = plan.tiles
+        # Windows that move far in the base may lie beside each other here.
+        self.result_rows = [(a.size, a.out) for a in merged(only(plan.by_result.rows, "out"))]
         self.bounded = plan.c.bounded_side
         self.epilogue = epilogue
         self.checks = checks  # for subnormal numbers in the rows that it packs
@@ -47,7 +52,8 @@ class AmxProduct:
         self.stage_at = plan.row_pairs * 2 * plan.row_strip_bytes
         self.totals_at = self.stage_at + SQUARE_BYTES
         squares = plan.row_pairs * plan.column_pairs if plan.blocks > 1 else 0
-        self.scratch_bytes = self.totals_at + squares * SQUARE_BYTES
+        self.turned_at = self.totals_at + squares * SQUARE_BYTES
+        self.scratch_bytes = self.turned_at + plan.is_turned * SQUARE_BYTES
 
     def kernel(self) -> Kernel:
         """buffers: lhs, the blocks of rhs, result, what the epilogue reads, starts, the byte that
@@ -200,24 +206,60 @@ class AmxProduct:
         source = element_address(
             w, base, strided(w, row, [(a.size, a.lhs) for a in c.rows]), c.lhs.dtype
         )
-        depth = [(a.size, a.lhs) for a in c.depth]
         flag = self.flag
 
-        def copy(step: Value, mask: Value | None) -> None:
-            offset = strided(w, times(w, step, plan.depths), depth)
-            at = element_address(w, source, offset, c.lhs.dtype)
+        def copy(moved: Value, local: Value, mask: Value | None) -> None:
+            at = element_address(w, source, moved, c.lhs.dtype)
             raw = plan.loaded(w, "lhs", at, plan.depths, mask)
             if flag is not None:
                 set_flag(w, are_subnormal(w, [raw]), flag)
-            local = times(w, w.binary("sub", step, steps[0]), TILE_BYTES)
             w.store(plan.elements(w, "lhs", raw), advanced(w, to, local, "i8"), 4)
 
-        whole, rest = divmod(c.k, plan.depths)
-        last = w.intrinsic("llvm.umin", "i64", steps[1], w.int(whole)) if rest else steps[1]
-        ranged(w, steps[0], last, lambda step: copy(step, None))
-        if rest:
-            is_last = w.compare("icmp ugt", steps[1], w.int(whole))
-            when(w, is_last, lambda: copy(w.int(whole), masked.first_of(rest, plan.depths)))
+        if plan.runs > 1 and plan.blocks == 1:
+            self._copy_runs(copy)
+            return
+
+        def at_step(step: Value, mask: Value | None) -> None:
+            moved = plan.moved(w, "lhs", times(w, step, plan.depths))
+            copy(moved, times(w, w.binary("sub", step, steps[0]), TILE_BYTES), mask)
+
+        if not plan.rest:
+            ranged(w, *steps, lambda step: at_step(step, None))
+            return
+        rest = masked.first_of(plan.rest, plan.depths)
+
+        def at_any(step: Value) -> None:
+            own = split_index(w, step, (plan.runs, plan.run_steps))[1]
+            is_last = w.compare("icmp eq", own, w.int(plan.run_steps - 1))
+            when(w, is_last, lambda: at_step(step, rest), lambda: at_step(step, None))
+
+        if plan.runs > 1:
+            ranged(w, *steps, at_any)
+            return
+        whole = w.int(plan.steps - 1)
+        last = w.intrinsic("llvm.umin", "i64", steps[1], whole)
+        ranged(w, steps[0], last, lambda step: at_step(step, None))
+        when(w, w.compare("icmp ugt", steps[1], whole), lambda: at_step(whole, rest))
+
+    def _copy_runs(self, copy: Callable[[Value, Value, Value | None], None]) -> None:
+        """One row, run after run, from places that are counted rather than divided out."""
+        w, plan = self.w, self.plan
+        outer = [(a.size, a.lhs) for a in plan.c.depth[:-1]]
+        whole = plan.run_steps - (plan.rest > 0)
+
+        def at_run(run: Value) -> None:
+            first = strided(w, run, outer)
+            begin = times(w, run, plan.run_steps * TILE_BYTES)
+
+            def at_step(step: Value, mask: Value | None = None) -> None:
+                moved = add(w, first, times(w, step, plan.depths))
+                copy(moved, add(w, begin, times(w, step, TILE_BYTES)), mask)
+
+            ranged(w, w.int(0), w.int(whole), at_step)
+            if plan.rest:
+                at_step(w.int(whole), masked.first_of(plan.rest, plan.depths))
+
+        ranged(w, w.int(0), w.int(plan.runs), at_run)
 
     def _transpose_tile(self, base: Value, tile: Value, first: Value, steps: Range) -> None:
         """16 rows that are neighbours: squares of 4 x 4 words in each 128 bits, stored by these."""
@@ -310,7 +352,8 @@ class AmxProduct:
     def _is_direct(self) -> bool:
         """Whether sums are results as they are, in rows of one stride."""
         held = storage_scalar(self.c.out) == self.plan.ring.scalar
-        return held and self.epilogue is None and len(self.c.rows) == 1
+        is_plain = self.epilogue is None and not self.plan.is_turned
+        return held and is_plain and len(self.result_rows) == 1
 
     def _finish(self, row: Value, column: Value) -> None:
         """Sums in tile registers to the result."""
@@ -329,7 +372,7 @@ class AmxProduct:
 
     def _finish_direct(self, row: Value, column: Value) -> None:
         w, c = self.w, self.c
-        stride = c.rows[0].out
+        ((_, stride),) = self.result_rows
         index = add(w, add(w, self.out_index, times(w, row, stride)), column)
         corner = element_address(w, self.result.address, index, c.out)
         for tile in range(4):
@@ -350,8 +393,9 @@ class AmxProduct:
 
     def _store_rows(self, finished: Value, row: Value, column: Value) -> None:
         """Rows and columns of finished sums that exist, to the result."""
-        w, c, ring = self.w, self.c, self.plan.ring
-        axes = [(a.size, a.out) for a in c.rows]
+        w, c, ring = self.w, self.plan.by_result, self.plan.ring
+        if self.plan.is_turned:
+            finished, row, column = self._turned(finished), column, row
         lanes = ring.lanes
         starts = [add(w, column, w.int(v)) for v in range(0, 2 * TILE, lanes)]
         masks = [below(w, s, c.n, lanes) if c.n % (2 * TILE) else None for s in starts]
@@ -359,7 +403,7 @@ class AmxProduct:
         count = w.intrinsic("llvm.umin", "i64", left, w.int(2 * TILE))
 
         def at_row(r: Value) -> None:
-            offset = add(w, self.out_index, strided(w, add(w, row, r), axes))
+            offset = add(w, self.out_index, strided(w, add(w, row, r), self.result_rows))
             at = advanced(w, finished, times(w, r, 2 * TILE), ring.scalar)
             for v, (start, mask) in enumerate(zip(starts, masks, strict=True)):
                 address = advanced(w, at, v * lanes, ring.scalar)
@@ -367,3 +411,25 @@ class AmxProduct:
                 self.result.store((sums,), add(w, offset, start), 1, mask)
 
         ranged(w, w.int(0), count, at_row)
+
+    def _turned(self, finished: Value) -> Value:
+        """Finished sums with their columns as rows, in squares of a vector's lanes."""
+        w, ring = self.w, self.plan.ring
+        to = advanced(w, self.scratch, self.turned_at, "i8")
+        width, type = 2 * TILE, vector_of(ring.scalar, TILE)
+
+        def at_square(square: Value) -> None:
+            across, down = split_index(w, square, (2, 2))
+            begin = add(w, times(w, across, TILE * width), times(w, down, TILE))
+            end = add(w, times(w, down, TILE * width), times(w, across, TILE))
+            source, target = (advanced(w, m, at, ring.scalar) for m, at in
+                              ((finished, begin), (to, end)))  # fmt: skip
+            rows = [
+                w.load(advanced(w, source, r * width, ring.scalar), type, ring.scalar_bytes)
+                for r in range(TILE)
+            ]
+            for r, vector in enumerate(turned_parts(w, rows)):
+                w.store(vector, advanced(w, target, r * width, ring.scalar), ring.scalar_bytes)
+
+        ranged(w, w.int(0), w.int(4), at_square)
+        return to

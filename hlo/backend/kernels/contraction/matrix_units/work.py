@@ -13,6 +13,7 @@ from hlo.backend.kernels.contraction.problem.axes import Operand
 from hlo.backend.kernels.contraction.problem.work import reach
 
 LEFT = 2  # Instructions on a vector of finished sums: it leaves through scratch.
+TURNED = 2 + log2(TILE)  # And where its square is turned, and leaves through scratch once more.
 
 
 def tile_work(plan: TilePlan) -> Work:
@@ -23,10 +24,11 @@ def tile_work(plan: TilePlan) -> Work:
     tiles = c.batches * plan.row_tiles * plan.column_tiles
     source, instructions = _packing(plan, c.lhs, c.batches * c.m, along=plan.is_lhs_along_depth)
     is_shared = plan.blocks == 1
+    left = LEFT + (TURNED if plan.is_turned else 0)
     again = 1 if is_shared else plan.column_blocks
     return Work(
         tiles=tiles * plan.steps,
-        sums=LEFT * tiles * plan.blocks * TILE,
+        sums=left * tiles * plan.blocks * TILE,
         copied=0.0 if is_shared else again * source,
         packed=0.0 if is_shared else again * instructions,
         shared=source if is_shared else 0.0,

@@ -30,6 +30,7 @@ from hlo.indexing.affine import Atom, Expr, Variable
 from hlo.ir.computation import Computation
 from hlo.ir.graph import clone_instruction, computed_from
 from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
 
 
 class ComputedReader:
@@ -126,6 +127,15 @@ class ComputedReader:
         (found,) = self._elemental.lanes_at(root, [index])
         (value,) = types.parts(self._elemental.splat(found, lanes))
         return value
+
+
+def in_order(shape: Shape, order: Sequence[int], buffer: int) -> Computed:
+    """An array in a buffer with its dimensions in another order, row-major."""
+    body = Computation("in_order")
+    array = body.new("parameter", shape, (), {"parameter_number": 0}, name="array")
+    turned = Shape.array(shape.dtype, tuple(shape.dims[d] for d in order))
+    root = body.new("transpose", turned, (array,), {"dimensions": tuple(order)})
+    return Computed(root, (array,), (buffer,))
 
 
 def materialised(computed: Computed, target: Target, place: int) -> KernelCall:
