@@ -58,6 +58,8 @@ from hlo.backend.kernels.contraction.vectors.plan import (
 )
 from hlo.backend.kernels.contraction.vectors.turning import (
     columns_along_depth,
+    elements_along_depth,
+    meets_words,
     on_copy,
     on_rows,
     rows_as_numbers,
@@ -70,6 +72,7 @@ from hlo.backend.kernels.contraction.vectors.word_plan import (
 from hlo.backend.kernels.contraction.words.words import Worded, in_words
 from hlo.backend.loops.schedule import Plan
 from hlo.ir import dtype as dt
+from hlo.ir.shape import Shape
 
 if TYPE_CHECKING:  # of some contractions alone
     from hlo.backend.kernels.contraction.matrix_units.amx import TilePlan
@@ -212,6 +215,9 @@ class ContractionSequence(FactorCalls):
         """
         if c.depth[-1].rhs == 1 and ring.parts == 1:
             return c.swapped
+        if not self.keeps_either(c) and meets_words(c, ring):
+            place = self.in_order(Shape.array(c.rhs.dtype, (c.k, c.n)), (1, 0), c.rhs.buffer)
+            return elements_along_depth(c, place).swapped
         packing = columns_along_depth(c, ring)
         place = self._apart(packing, c, "rhs")
         return on_copy(c, packing, place).swapped

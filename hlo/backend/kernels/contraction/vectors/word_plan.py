@@ -93,5 +93,5 @@ def dots_of_words(c: Contraction, ring: Ring) -> Worded | None:
     if worded is None or worded.rhs.is_copied or worded.ring.rows > 1:
         return None
     if worded.contraction.m != c.m:  # exchanged, for results that lie along the rows
-        return None
+        worded = replace(worded, contraction=worded.contraction.swapped)
     return worded if is_dots(worded.contraction, worded.ring) else None

@@ -110,6 +110,19 @@ def test_a_long_depth(types: tuple[str, str, str], orders: tuple[int, int]) -> N
     check(hlo.parse(text(types, (20, 100_003, 40), *orders)))
 
 
+@pytest.mark.parametrize(("level", "signs"), covering(LEVELS, SIGNS[:4]))
+def test_few_columns_meet_rows_that_are_words(signs: tuple[str, str], level: str) -> None:
+    """Columns that lie in rows are copied as they are, not as numbers of 32 bits."""
+    target = target_of(level)
+    for columns, rhs in [(3, 0), (5, 0), (8, 0), (4, 1)]:
+        module = hlo.parse(text((*signs, "s32"), (300, 1024, columns), rhs=rhs))
+        sequence = contraction_kernels(module.entry.root, target)
+        assert any("vpdpbusd" in call.kernel.text for call in sequence.calls)
+        values = numbers(module)
+        found = Compiled(sequence, level)(values, np.empty((300, columns), np.int32), pieces=2)
+        np.testing.assert_array_equal(found, hlo.evaluate(module, *values))
+
+
 def test_sums_wrap_where_they_leave_32_bits() -> None:
     depth = 140_000  # of 128 * 128: more than 2^31
     module = hlo.parse(text(("s8", "s8", "s32"), (4, depth, 32)))
