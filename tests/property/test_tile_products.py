@@ -28,7 +28,9 @@ from tests.support.machines_here import runs_here
 AMX = {"amx-tile", "amx-bf16", "amx-int8", "amx-fp16"}
 WIDE = replace(NAMED["x86-64-v4"], features=NAMED["x86-64-v4"].features | AMX)
 BLOCK = amx.BLOCK_STEPS * 32  # depths of bf16
-SIZES = [(34, 33, 900), (20, 24, BLOCK), (34, 33, BLOCK + 1), (20, 24, 2 * BLOCK + 555)]
+SIZES = [
+    (34, 33, 900), (20, 24, BLOCK), (34, 33, BLOCK + 1), (20, 24, 2 * BLOCK + 555), (330, 40, 900),
+]  # fmt: skip
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ LEAST_ROWS = 9  # Products of fewer rows are bound by memory.
 LEAST_FLOPS = 1 << 19
 UNITS = 16
 ROW_BLOCKS = 4
+GROUPS = 8  # Packed rows of a group are such a part of the second cache.
 SHARED = 2  # So many times as many packed numbers as there are in memory are no panels to keep.
 BLOCK_STEPS = 128  # Steps of depth whose sums stay in tile registers.
 
@@ -150,11 +151,23 @@ class TilePlan(Struct, frozen=True):
         return batches * self.column_tiles * self.strip_bytes
 
     @property
+    def packs_groups(self) -> bool:
+        """Whether units pack some pairs of tiles of rows at a time, which meet all columns: these
+        fill no more than half of the cache that a core has for itself.
+        """
+        pairs = self.c.batches * self.row_tiles // 2
+        columns = self.column_tiles * self.strip_bytes
+        is_near = columns <= self.ring.target.machine.second_cache.bytes // 2
+        return is_near and self.blocks == 1 and pairs >= self._units
+
+    @property
     def row_blocks(self) -> int:
         """A unit's rows of a block of steps fill no more than half of the cache that a core has for
         itself; some blocks, since whoever takes a part of one packs all of it.
         """
         pairs = self.row_tiles // 2
+        if self.packs_groups:
+            return min(pairs, -(-self._units // self.c.batches))
         block_bytes = self.ring.target.machine.second_cache.bytes // 2
         wanted = max(
             min(ROW_BLOCKS, self._units), -(-pairs * 2 * self.row_strip_bytes // block_bytes)
@@ -164,6 +177,8 @@ class TilePlan(Struct, frozen=True):
     @property
     def column_blocks(self) -> int:
         """The sums of a unit's blocks fill no more than a quarter of that cache."""
+        if self.packs_groups:
+            return 1
         pairs = self.column_tiles // 2
         wanted = -(-self._units // (self.c.batches * self.row_blocks))
         if self.blocks > 1:
@@ -180,6 +195,14 @@ class TilePlan(Struct, frozen=True):
     def row_pairs(self) -> int:
         """Pairs of tiles of rows that a unit takes at most."""
         return -(-self.row_tiles // 2 // self.row_blocks)
+
+    @property
+    def packed_pairs(self) -> int:
+        """Those that it has packed at a time: some, since tiles wait for what was stored last."""
+        if not self.packs_groups:
+            return self.row_pairs
+        group_bytes = self.ring.target.machine.second_cache.bytes // GROUPS
+        return max(1, min(self.row_pairs, group_bytes // (2 * self.row_strip_bytes)))
 
     @property
     def column_pairs(self) -> int:

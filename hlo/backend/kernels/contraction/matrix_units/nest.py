@@ -32,12 +32,17 @@ def tile_schedule(product: AmxProduct) -> LoopSchedule:
     plan, c = product.plan, product.c
     rows = _block("i", c.m, plan.row_tiles // 2, plan.row_blocks)
     columns = _block("j", c.n, plan.column_tiles // 2, plan.column_blocks)
-    dims = (2 * plan.row_pairs, plan.block_steps, TILE, plan.depths)
-    size_bytes = 2 * plan.row_pairs * plan.row_strip_bytes
+    dims = (2 * plan.packed_pairs, plan.block_steps, TILE, plan.depths)
+    size_bytes = 2 * plan.packed_pairs * plan.row_strip_bytes
     lhs = Cache("lhs", dims, c.lhs.dtype.name, size_bytes, Storage.SCRATCH)
     inside = around((_inner(columns), _inner(rows)), _square(product))
     packed = _rows(plan, rows)
-    if plan.blocks == 1:
+    if plan.packs_groups:
+        size = min(plan.packed_pairs * SQUARE, c.m)
+        group = Axis("i", min(rows.step, c.m), Role.SERIAL, size, of=c.m)
+        inside = around((_inner(columns), _inner(group)), _square(product))
+        body = around((rows, group), (lhs, *_rows(plan, group), *inside))
+    elif plan.blocks == 1:
         body = around((rows,), (lhs, *packed, *around((columns,), inside)))
     else:
         block, whole = plan.block_steps * plan.depths, plan.steps * plan.depths
@@ -51,8 +56,7 @@ def tile_schedule(product: AmxProduct) -> LoopSchedule:
         + "s" * (plan.blocks != 1)
         + (f"; {plan.rest} in the last one of {plan.run_steps}" if plan.runs > 1 else ""),
         *(("result: squares of sums turned in registers",) if plan.is_turned else ()),
-        "rhs: packed before; lhs: by each unit"
-        + (", unless the one before has" if plan.blocks == 1 else ", a block of depth at a time"),
+        f"rhs: packed before; lhs: by each unit, {_how_packed(plan)}",
     )
     axes = (batches(c), rows, columns)
     squares = (plan.column_pairs, plan.row_pairs, SQUARE, SQUARE)
@@ -60,6 +64,13 @@ def tile_schedule(product: AmxProduct) -> LoopSchedule:
     stage = cached("tile", (SQUARE, SQUARE), plan.ring)
     body = (stage, *totals, *around((batches(c),), body))
     return schedule_of(axes, body, remarks, scratch_bytes=product.scratch_bytes)
+
+
+def _how_packed(plan: TilePlan) -> str:
+    """How much of a unit's rows at a time."""
+    if plan.packs_groups:
+        return "some at a time"
+    return "unless the one before has" if plan.blocks == 1 else "a block of depth at a time"
 
 
 def _block(name: str, size: int, pairs: int, blocks: int) -> Axis:

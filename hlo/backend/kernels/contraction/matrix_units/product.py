@@ -49,7 +49,7 @@ class AmxProduct:
         self.checks = checks  # for subnormal numbers in the rows that it packs
         self.flag: Value | None = None
         self.functions: list[Kernel] = []
-        self.stage_at = plan.row_pairs * 2 * plan.row_strip_bytes
+        self.stage_at = plan.packed_pairs * 2 * plan.row_strip_bytes
         self.totals_at = self.stage_at + SQUARE_BYTES
         squares = plan.row_pairs * plan.column_pairs if plan.blocks > 1 else 0
         self.turned_at = self.totals_at + squares * SQUARE_BYTES
@@ -119,6 +119,10 @@ class AmxProduct:
             key = add(w, times(w, b, plan.row_blocks), row_block)
             is_new = w.compare("icmp ne", key, packed_before[0])
             steps = self._within((w.int(0), w.int(plan.steps)), plan.depths, "depth")
+
+            if plan.packs_groups:
+                self._pack_and_multiply(base, rows, columns, blocks, steps)
+                return packed_before
             when(w, is_new, lambda: self._call_packing(base, rows, steps))
             self._block(w.int(0), rows, columns, blocks, steps)
             return [key]
@@ -135,6 +139,22 @@ class AmxProduct:
 
         ranged(w, *self.own_blocks, at_block)
         return packed_before
+
+    def _pack_and_multiply(
+        self, base: Value, rows: Range, columns: Range, blocks: Value, steps: Range
+    ) -> None:
+        """Some pairs of tiles of a unit's rows after the other, while they are near."""
+        w, size = self.w, self.plan.packed_pairs
+        count = w.binary("sub", rows[1], rows[0])
+        groups = w.binary("udiv", add(w, count, w.int(size - 1)), w.int(size))
+
+        def at_group(group: Value) -> None:
+            first = add(w, rows[0], times(w, group, size))
+            last = w.intrinsic("llvm.umin", "i64", add(w, first, w.int(size)), rows[1])
+            self._call_packing(base, (first, last), steps)
+            self._block(w.int(0), (first, last), columns, blocks, steps)
+
+        ranged(w, w.int(0), groups, at_group)
 
     def _within(self, own: Range, size: int, side: str = "") -> Range:
         """What of some pieces of so many elements is between the bounds, where a side has some."""
