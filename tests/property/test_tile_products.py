@@ -30,6 +30,7 @@ WIDE = replace(NAMED["x86-64-v4"], features=NAMED["x86-64-v4"].features | AMX)
 BLOCK = amx.BLOCK_STEPS * 32  # depths of bf16
 SIZES = [
     (34, 33, 900), (20, 24, BLOCK), (34, 33, BLOCK + 1), (20, 24, 2 * BLOCK + 555), (330, 40, 900),
+    (12, 330, 900),
 ]  # fmt: skip
 
 
@@ -64,6 +65,25 @@ def test_chains_are_blocks(tiles: Tiles, k: int) -> None:
     sums = made(Dot(64, 64, k, "nn", "bf16", "f32").text).sums
     assert sums is not None
     assert sums.chain <= 18 + amx.BLOCK_STEPS + k // BLOCK + 2
+
+
+@pytest.mark.parametrize("form", ["nn", "nt", "tn"])
+def test_many_columns_are_packed_by_units_unless_they_are_kept(tiles: Tiles, form: str) -> None:
+    """One kernel less; subnormal numbers among them are met there."""
+    dot = Dot(12, 330, 192, form, "bf16", "f32")
+    root = driver.parse(dot.text).entry.root
+    own = made(dot.text)
+    kept = contraction_kernels(root, Target(WIDE), known=KnownLeaves(kept=frozenset({1})))
+    assert len(kept.calls) > len(own.calls)
+    a, b = dot.factors("positive")
+    b.reshape(-1)[-1] = 1e-39
+    left, right = (f.astype(np.float64) for f in (a, b))
+    want = (left if form[0] == "n" else left.T) @ (right if form[1] == "n" else right.T)
+    for sequence in (own, kept):
+        found = Compiled(emulated(sequence))([a, b], np.empty((12, 330), np.float32), pieces=2)
+        np.testing.assert_allclose(found, want, rtol=1e-5)
+        flags = [call.when for call in sequence.calls if call.when is not None]
+        assert flags
 
 
 def test_integers_are_exact_whatever_the_depth(tiles: Tiles) -> None:
@@ -346,12 +366,15 @@ ENTRY e {
 """
 
 
+@pytest.mark.parametrize(("m", "n"), [(34, 33), (12, 330)])
 @pytest.mark.parametrize(("i", "layer"), [(1, 1), (-3, 0), (9, 2)])
-def test_factors_begin_where_the_run_says(tiles: Tiles, i: int, layer: int) -> None:
+def test_factors_begin_where_the_run_says(tiles: Tiles, i: int, layer: int, m: int, n: int) -> None:
+    """Columns that are many more than rows are read by the product itself."""
     rng = np.random.default_rng(i + 3)
-    sizes = (2, 34, 900), (3, 900, 33)
+    sizes = (2, m, 900), (3, 900, n)
     u, w = (rng.integers(-8, 9, size).astype(bfloat16) for size in sizes)
     starts: list[np.ndarray] = [np.array(i, np.int32), np.array(1, np.uint8)]
-    found = Compiled(emulated(made(SLICED)))([u, w, *starts], np.empty((34, 33), np.float32))
+    text = SLICED.replace("34", str(m)).replace("33", str(n))
+    found = Compiled(emulated(made(text)))([u, w, *starts], np.empty((m, n), np.float32))
     np.testing.assert_array_equal(found, u[1].astype(np.float32) @ w[layer].astype(np.float32))
     assert "tdpbf16ps" in tiles.events

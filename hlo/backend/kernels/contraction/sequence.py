@@ -33,7 +33,12 @@ from hlo.backend.kernels.contraction.products.form import read_in_memory
 from hlo.backend.kernels.contraction.products.lhs_prepacking import with_prepacked_lhs
 from hlo.backend.kernels.contraction.products.narrow import is_narrow, planned_narrow
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
-from hlo.backend.kernels.contraction.products.planning import packed_ahead, planned, planned_small
+from hlo.backend.kernels.contraction.products.planning import (
+    limited_plan,
+    packed_ahead,
+    planned,
+    planned_small,
+)
 from hlo.backend.kernels.contraction.products.product import product_kernel
 from hlo.backend.kernels.contraction.products.split_k import (
     parts_sums,
@@ -233,21 +238,25 @@ class ContractionSequence(FactorCalls):
         self.is_added = tiles.c.adds
         source = tiles.c.rhs.buffer
         left, right = ("rhs", "lhs") if tiles.is_turned else ("lhs", "rhs")
+        starts, checks = start_buffers([tiles.c.lhs]), right in self.checking
         if self.is_known(source):
             from hlo.backend.kernels.contraction.prepacking import PrepackedTiles
 
             blocks = self.prepare(PrepackedTiles(tiles), source, tiles.rhs_bytes)
+        elif source not in self.early and (own := tiles.packing_columns).packs_columns:
+            tiles, blocks = own, source
+            starts = start_buffers([tiles.c.lhs, tiles.c.rhs])
         else:
             packed = partial(loop_listing.tile_packing, tiles)
-            kernel = tile_packing_kernel(tiles, checks=right in self.checking)
-            starts = (*start_buffers([tiles.c.rhs]), *self._byte(right))
-            blocks = self.add_before(kernel, source, tiles.rhs_bytes, packed, starts)
-        product = AmxProduct(tiles, self.epilogue, checks=left in self.checking)
+            kernel = tile_packing_kernel(tiles, checks=checks)
+            read = (*start_buffers([tiles.c.rhs]), *self._byte(right))
+            blocks = self.add_before(kernel, source, tiles.rhs_bytes, packed, read)
+            checks = False
+        product = AmxProduct(tiles, self.epilogue, checks=(left in self.checking, checks))
         made = partial(loop_listing.tiles, product)
-        starts = (*start_buffers([tiles.c.lhs]), *self._byte(left))
-        kernel = product.kernel()
+        kernel, flag = product.kernel(), self._byte(left) or self._byte(right) * checks
         self.keeps_bounds.append(kernel.is_bounded)
-        self.call(kernel, made, tiles.c.lhs.buffer, blocks, *others, *starts)
+        self.call(kernel, made, tiles.c.lhs.buffer, blocks, *others, *starts, *flag)
 
     def _add_words(self, worded: Worded, others: tuple[int, ...]) -> None:
         """The product on words, after what makes them."""
@@ -437,7 +446,7 @@ class ContractionSequence(FactorCalls):
             return
         self.sums = plan.sums
         self.stores_once = not plan.columns.overlaps
-        if (fewer := _limited(plan)) is None:
+        if (fewer := limited_plan(plan)) is None:
             self._product(self._with_prepared(plan), self.epilogue, *others)
             return
         flag = self.flagged_zeros(fewer.contraction)
@@ -489,12 +498,3 @@ class ContractionSequence(FactorCalls):
         kernel = packing_kernel(packing, batch, operand, side, checks=bool(byte))
         made = partial(loop_listing.packing, packing, batch, side, operand.read_from)
         return self.add_before(kernel, operand.buffer, size_bytes, made, (*starts, *byte))
-
-
-def _limited(plan: ProductPlan) -> ProductPlan | None:
-    """The plan without the depths at which the text says that factors are zero, where that pays."""
-    if not plan.contraction.zeros.has_depths:
-        return None
-    from hlo.backend.kernels.contraction.products.zero_check import limited
-
-    return limited(plan)

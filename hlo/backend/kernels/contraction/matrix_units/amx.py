@@ -39,7 +39,10 @@ LEAST_ROWS = 9  # Products of fewer rows are bound by memory.
 LEAST_FLOPS = 1 << 19
 UNITS = 16
 ROW_BLOCKS = 4
-GROUPS = 8  # Packed rows of a group are such a part of the second cache.
+# Packed rows of a group, and columns, of which each row of memory has a short piece, fill one part
+# of so many of what a core has for itself.
+ROW_GROUPS, COLUMN_GROUPS = 8, 4
+MANY = 4  # So many times as many columns as rows.
 SHARED = 2  # So many times as many packed numbers as there are in memory are no panels to keep.
 BLOCK_STEPS = 128  # Steps of depth whose sums stay in tile registers.
 
@@ -47,7 +50,8 @@ BLOCK_STEPS = 128  # Steps of depth whose sums stay in tile registers.
 class TilePlan(Struct, frozen=True):
     """A contraction for the matrix units. run: depths after which a step begins anew, where the
     last one's rest is zeros: all of them, or those of the last axis, which lie beside each other.
-    is_turned: whether the result's rows are the contraction's columns.
+    is_turned: whether the result's rows are the contraction's columns. packs_columns: whether units
+    pack their columns, which no kernel does before.
     """
 
     c: Contraction
@@ -55,6 +59,7 @@ class TilePlan(Struct, frozen=True):
     tiles: TileProduct
     run: int
     is_turned: bool = False
+    packs_columns: bool = False
 
     @property
     def by_result(self) -> Contraction:
@@ -158,7 +163,21 @@ class TilePlan(Struct, frozen=True):
         pairs = self.c.batches * self.row_tiles // 2
         columns = self.column_tiles * self.strip_bytes
         is_near = columns <= self.ring.target.machine.second_cache.bytes // 2
-        return is_near and self.blocks == 1 and pairs >= self._units
+        return not self.packs_columns and is_near and self.blocks == 1 and pairs >= self._units
+
+    @property
+    def packing_columns(self) -> TilePlan:
+        """The plan whose units pack columns, where they are many more than rows, all of which stay
+        in a quarter of that cache: packed before they would go through memory once more.
+        """
+        c, pairs = self.c, self.column_tiles // 2
+        is_once = c.batches == 1 or all(axis.rhs for axis in c.batch)
+        is_plain = is_once and not self.is_turned and not c.bounded_side and self.blocks == 1
+        row_bytes = self.row_tiles * self.row_strip_bytes
+        is_near = 4 * row_bytes <= self.ring.target.machine.second_cache.bytes
+        if not is_plain or not is_near or c.n < MANY * c.m or c.batches * pairs < self._units:
+            return self
+        return replace(self, packs_columns=True)
 
     @property
     def row_blocks(self) -> int:
@@ -166,6 +185,8 @@ class TilePlan(Struct, frozen=True):
         itself; some blocks, since whoever takes a part of one packs all of it.
         """
         pairs = self.row_tiles // 2
+        if self.packs_columns:
+            return 1
         if self.packs_groups:
             return min(pairs, -(-self._units // self.c.batches))
         block_bytes = self.ring.target.machine.second_cache.bytes // 2
@@ -201,8 +222,17 @@ class TilePlan(Struct, frozen=True):
         """Those that it has packed at a time: some, since tiles wait for what was stored last."""
         if not self.packs_groups:
             return self.row_pairs
-        group_bytes = self.ring.target.machine.second_cache.bytes // GROUPS
-        return max(1, min(self.row_pairs, group_bytes // (2 * self.row_strip_bytes)))
+        return self._group(self.row_pairs, ROW_GROUPS)
+
+    @property
+    def packed_column_pairs(self) -> int:
+        """Pairs of tiles of columns that a unit has packed at a time; 0: all are packed before."""
+        return self._group(self.column_pairs, COLUMN_GROUPS) if self.packs_columns else 0
+
+    def _group(self, pairs: int, part: int) -> int:
+        """Of so many pairs of tiles, those that fill one of so many parts of a core's own cache."""
+        group_bytes = self.ring.target.machine.second_cache.bytes // part
+        return max(1, min(pairs, group_bytes // (2 * self.row_strip_bytes)))
 
     @property
     def column_pairs(self) -> int:

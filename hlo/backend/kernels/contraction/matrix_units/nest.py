@@ -42,6 +42,16 @@ def tile_schedule(product: AmxProduct) -> LoopSchedule:
         group = Axis("i", min(rows.step, c.m), Role.SERIAL, size, of=c.m)
         inside = around((_inner(columns), _inner(group)), _square(product))
         body = around((rows, group), (lhs, *_rows(plan, group), *inside))
+    elif plan.packs_columns:
+        size = min(plan.packed_column_pairs * SQUARE, c.n)
+        group = Axis("j", min(columns.step, c.n), Role.SERIAL, size, of=c.n)
+        rhs = Cache(
+            "rhs", (2 * plan.packed_column_pairs, plan.steps, TILE, plan.depths), c.rhs.dtype.name,
+            2 * plan.packed_column_pairs * plan.strip_bytes, Storage.SCRATCH,
+        )  # fmt: skip
+        inside = around((_inner(group), _inner(rows)), _square(product))
+        fill = Loop(_inner(group), (Fill("rhs", f"columns of p{c.rhs.buffer}"),))
+        body = around((rows,), (lhs, *packed, *around((columns, group), (rhs, fill, *inside))))
     elif plan.blocks == 1:
         body = around((rows,), (lhs, *packed, *around((columns,), inside)))
     else:
@@ -56,7 +66,8 @@ def tile_schedule(product: AmxProduct) -> LoopSchedule:
         + "s" * (plan.blocks != 1)
         + (f"; {plan.rest} in the last one of {plan.run_steps}" if plan.runs > 1 else ""),
         *(("result: squares of sums turned in registers",) if plan.is_turned else ()),
-        f"rhs: packed before; lhs: by each unit, {_how_packed(plan)}",
+        f"rhs: packed {'by each unit' if plan.packs_columns else 'before'}; lhs: by each unit,"
+        f" {_how_packed(plan)}",
     )
     axes = (batches(c), rows, columns)
     squares = (plan.column_pairs, plan.row_pairs, SQUARE, SQUARE)
@@ -116,7 +127,7 @@ def _rows(plan: TilePlan, rows: Axis) -> Nodes:
 def _square(product: AmxProduct) -> Nodes:
     """2 x 2 tiles of sums over all of depth, and their store by rows."""
     plan, c = product.plan, product.c
-    reads = ("lhs", f"panels of p{c.rhs.buffer}")
+    reads = ("lhs", "rhs" if plan.packs_columns else f"panels of p{c.rhs.buffer}")
     whole = plan.steps * plan.depths
     rows = Axis("i", SQUARE, Role.SERIAL, of=c.m)
     store = stored(c, product.epilogue)

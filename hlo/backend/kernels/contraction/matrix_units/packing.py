@@ -34,9 +34,11 @@ def tile_packing_kernel(plan: TilePlan, *, checks: bool = False) -> Kernel:
         base = element_address(w, source, moved, c.rhs.dtype)
         to = advanced(w, target, times(w, b, plan.column_tiles * plan.strip_bytes), "i8")
         if plan.is_rhs_along_depth:
+            to = advanced(w, to, times(w, part, plan.strip_bytes), "i8")
             _pack_columns(w, plan, base, to, part, flag)
         else:
-            _pack_step(w, plan, base, to, part, flag)
+            tiles = w.int(0), w.int(plan.column_tiles)
+            _pack_step(w, plan, base, to, tiles, part, flag)
 
     ranged(w, BEGIN, END, unit)
     units = extent(batch) * parts
@@ -49,8 +51,25 @@ def tile_packing_kernel(plan: TilePlan, *, checks: bool = False) -> Kernel:
     )
 
 
+def pack_group(
+    w: Writer, plan: TilePlan, base: Value, to: Value, tiles: tuple[Value, Value],
+    flag: Value | None,
+) -> None:  # fmt: skip
+    """Some tiles of columns, one after the other from `to` on."""
+    if not plan.is_rhs_along_depth:
+        steps = w.int(0), w.int(plan.steps)
+        ranged(w, *steps, lambda step: _pack_step(w, plan, base, to, tiles, step, flag))
+        return
+
+    def at_tile(tile: Value) -> None:
+        moved = times(w, w.binary("sub", tile, tiles[0]), plan.strip_bytes)
+        _pack_columns(w, plan, base, advanced(w, to, moved, "i8"), tile, flag)
+
+    ranged(w, *tiles, at_tile)
+
+
 def _pack_columns(
-    w: Writer, plan: TilePlan, base: Value, to: Value, tile: Value, flag: Value | None
+    w: Writer, plan: TilePlan, base: Value, target: Value, tile: Value, flag: Value | None
 ) -> None:
     """One tile of columns that lie along depth: a quarter of a step of each, whose words are
     transposed by squares of 4 x 4 in 128 bits. Columns beyond the last one repeat it.
@@ -60,7 +79,6 @@ def _pack_columns(
     numbers = [w.intrinsic("llvm.umin", "i64", add(w, column, w.int(r)), last) for r in range(TILE)]
     axes = [(a.size, a.rhs) for a in c.columns]
     columns = [element_address(w, base, strided(w, n, axes), c.rhs.dtype) for n in numbers]
-    target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
 
     def at_quarter(i: Value, _: list[Value]) -> list[Value]:
         k = times(w, i, plan.quarter)
@@ -83,16 +101,20 @@ def _pack_columns(
 
 
 def _pack_step(
-    w: Writer, plan: TilePlan, base: Value, to: Value, step: Value, flag: Value | None
-) -> None:
-    """One step of depth of all columns, which lie along rows: rows of a group are interleaved."""
+    w: Writer, plan: TilePlan, base: Value, to: Value, tiles: tuple[Value, Value], step: Value,
+    flag: Value | None,
+) -> None:  # fmt: skip
+    """One step of depth of some tiles of columns, which lie along rows: rows of a group are
+    interleaved. to: where the first tile begins.
+    """
     c, group = plan.c, plan.group
     axes = [(a.size, a.rhs) for a in c.columns]
 
     def at_tile(tile: Value) -> None:
         column = times(w, tile, TILE)
         exists = below(w, column, c.n, TILE)
-        target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
+        moved = times(w, w.binary("sub", tile, tiles[0]), plan.strip_bytes)
+        target = advanced(w, to, moved, "i8")
         target = advanced(w, target, times(w, step, TILE_BYTES), "i8")
         start = element_address(w, base, strided(w, column, axes), c.rhs.dtype)
 
@@ -104,7 +126,7 @@ def _pack_step(
 
         loop(w, w.int(TILE), [], at_group)
 
-    ranged(w, w.int(0), w.int(plan.column_tiles), at_tile)
+    ranged(w, *tiles, at_tile)
 
 
 def group_words(

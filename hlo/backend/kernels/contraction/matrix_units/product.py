@@ -17,7 +17,7 @@ from hlo.backend.kernels.contraction.matrix_units.amx import (
     TILE_BYTES,
     TilePlan,
 )
-from hlo.backend.kernels.contraction.matrix_units.packing import group_words
+from hlo.backend.kernels.contraction.matrix_units.packing import group_words, pack_group
 from hlo.backend.kernels.contraction.matrix_units.work import tile_work
 from hlo.backend.kernels.contraction.problem.axes import merged, only
 from hlo.backend.kernels.contraction.problem.bounds import within_bounds
@@ -37,7 +37,13 @@ Range = tuple[Value, Value]  # The first one, and the one behind the last.
 class AmxProduct:
     """The product being written. Tile registers: 0-3 sums, 4 5 rows, 6 7 columns."""
 
-    def __init__(self, plan: TilePlan, epilogue: Epilogue | None, *, checks: bool = False) -> None:
+    def __init__(
+        self,
+        plan: TilePlan,
+        epilogue: Epilogue | None,
+        *,
+        checks: tuple[bool, bool] = (False, False),
+    ) -> None:
         self.w = Writer()
         self.plan = plan
         self.c = plan.c
@@ -46,18 +52,20 @@ class AmxProduct:
         self.result_rows = [(a.size, a.out) for a in merged(only(plan.by_result.rows, "out"))]
         self.bounded = plan.c.bounded_side
         self.epilogue = epilogue
-        self.checks = checks  # for subnormal numbers in the rows that it packs
+        self.checks, self.checks_columns = checks  # for subnormal numbers in what it packs
         self.flag: Value | None = None
         self.functions: list[Kernel] = []
         self.stage_at = plan.packed_pairs * 2 * plan.row_strip_bytes
         self.totals_at = self.stage_at + SQUARE_BYTES
         squares = plan.row_pairs * plan.column_pairs if plan.blocks > 1 else 0
         self.turned_at = self.totals_at + squares * SQUARE_BYTES
-        self.scratch_bytes = self.turned_at + plan.is_turned * SQUARE_BYTES
+        self.columns_at = self.turned_at + plan.is_turned * SQUARE_BYTES
+        columns = plan.packed_column_pairs * 2 * plan.strip_bytes
+        self.scratch_bytes = self.columns_at + columns
 
     def kernel(self) -> Kernel:
-        """buffers: lhs, the blocks of rhs, result, what the epilogue reads, starts, the byte that
-        is set for subnormal rows where it `checks`, scratch.
+        """buffers: lhs, the blocks of rhs or rhs itself, result, what the epilogue reads, starts,
+        the byte that is set for subnormal numbers where it checks, scratch.
         """
         w, c, plan = self.w, self.c, self.plan
         lhs, self.blocks = (w.buffer_address(i) for i in range(2))
@@ -72,8 +80,14 @@ class AmxProduct:
         )
         first = 2 + self.result.buffers  # of the starts
         beyond = first + len(c.lhs.starts)
-        self.flag = w.buffer_address(beyond) if self.checks else None
-        self.scratch = w.buffer_address(beyond + self.checks)
+        if plan.packs_columns:
+            self.rhs = address_0(w, self.blocks, c.rhs, beyond)
+            beyond += len(c.rhs.starts)
+        is_flagged = self.checks or self.checks_columns
+        flag = w.buffer_address(beyond) if is_flagged else None
+        self.flag = flag if self.checks else None
+        self.column_flag = flag if self.checks_columns else None
+        self.scratch = w.buffer_address(beyond + is_flagged)
         self.stage = advanced(w, self.scratch, self.stage_at, "i8")
         self.lhs = address_0(w, lhs, c.lhs, first)
         self.tiles.configure(w)
@@ -124,7 +138,10 @@ class AmxProduct:
                 self._pack_and_multiply(base, rows, columns, blocks, steps)
                 return packed_before
             when(w, is_new, lambda: self._call_packing(base, rows, steps))
-            self._block(w.int(0), rows, columns, blocks, steps)
+            if plan.packs_columns:
+                self._pack_columns(b, rows, columns, steps)
+            else:
+                self._block(w.int(0), rows, columns, blocks, steps)
             return [key]
         self.own_blocks = self._within(
             (w.int(0), w.int(plan.blocks)), plan.block_steps * plan.depths, "depth"
@@ -144,15 +161,38 @@ class AmxProduct:
         self, base: Value, rows: Range, columns: Range, blocks: Value, steps: Range
     ) -> None:
         """Some pairs of tiles of a unit's rows after the other, while they are near."""
-        w, size = self.w, self.plan.packed_pairs
-        count = w.binary("sub", rows[1], rows[0])
+
+        def at_group(pairs: Range) -> None:
+            self._call_packing(base, pairs, steps)
+            self._block(self.w.int(0), pairs, columns, blocks, steps)
+
+        self._in_groups(rows, self.plan.packed_pairs, at_group)
+
+    def _pack_columns(self, b: Value, rows: Range, columns: Range, steps: Range) -> None:
+        """Some pairs of tiles of a unit's columns after the other, which meet all rows."""
+        w, c, plan = self.w, self.c, self.plan
+        moved = strided(w, b, [(a.size, a.rhs) for a in c.batch])
+        base = element_address(w, self.rhs, moved, c.rhs.dtype)
+        to = advanced(w, self.scratch, self.columns_at, "i8")
+
+        def at_group(pairs: Range) -> None:
+            tiles = times(w, pairs[0], 2), times(w, pairs[1], 2)
+            pack_group(w, plan, base, to, tiles, self.column_flag)
+            # Where the first of all columns would be.
+            before = w.binary("sub", w.int(0), times(w, tiles[0], plan.strip_bytes))
+            self._block(w.int(0), rows, pairs, advanced(w, to, before, "i8"), steps)
+
+        self._in_groups(columns, plan.packed_column_pairs, at_group)
+
+    def _in_groups(self, pairs: Range, size: int, body: Callable[[Range], None]) -> None:
+        w = self.w
+        count = w.binary("sub", pairs[1], pairs[0])
         groups = w.binary("udiv", add(w, count, w.int(size - 1)), w.int(size))
 
         def at_group(group: Value) -> None:
-            first = add(w, rows[0], times(w, group, size))
-            last = w.intrinsic("llvm.umin", "i64", add(w, first, w.int(size)), rows[1])
-            self._call_packing(base, (first, last), steps)
-            self._block(w.int(0), (first, last), columns, blocks, steps)
+            first = add(w, pairs[0], times(w, group, size))
+            last = w.intrinsic("llvm.umin", "i64", add(w, first, w.int(size)), pairs[1])
+            body((first, last))
 
         ranged(w, w.int(0), groups, at_group)
 

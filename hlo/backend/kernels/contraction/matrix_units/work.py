@@ -24,13 +24,16 @@ def tile_work(plan: TilePlan) -> Work:
     tiles = c.batches * plan.row_tiles * plan.column_tiles
     source, instructions = _packing(plan, c.lhs, c.batches * c.m, along=plan.is_lhs_along_depth)
     is_shared = plan.blocks == 1
+    columns, joined = 0.0, 0.0
+    if plan.packs_columns:
+        columns, joined = _packing(plan, c.rhs, c.batches * c.n, along=plan.is_rhs_along_depth)
     left = LEFT + (TURNED if plan.is_turned else 0)
     again = 1 if is_shared else plan.column_blocks
     return Work(
         tiles=tiles * plan.steps,
         sums=left * tiles * plan.blocks * TILE,
-        copied=0.0 if is_shared else again * source,
-        packed=0.0 if is_shared else again * instructions,
+        copied=columns if is_shared else again * source,
+        packed=joined if is_shared else again * instructions,
         shared=source if is_shared else 0.0,
         shared_packed=instructions if is_shared else 0.0,
         runs=c.batches * plan.row_blocks if is_shared else 1,

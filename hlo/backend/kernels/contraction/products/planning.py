@@ -453,3 +453,12 @@ def _with_depth_block(plan: ProductPlan) -> ProductPlan:
     if blocks <= 1 or len(plan.nest) > 1 or plan.tiles_per_block <= 2:
         return plan
     return replace(plan, depth_block=math.ceil(k / blocks))
+
+
+def limited_plan(plan: ProductPlan) -> ProductPlan | None:
+    """The plan without the depths at which the text says that factors are zero, where that pays."""
+    if not plan.contraction.zeros.has_depths:
+        return None
+    from hlo.backend.kernels.contraction.products.zero_check import limited
+
+    return limited(plan)
