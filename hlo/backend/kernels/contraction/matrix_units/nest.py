@@ -38,20 +38,18 @@ def tile_schedule(product: AmxProduct) -> LoopSchedule:
     inside = around((_inner(columns), _inner(rows)), _square(product))
     packed = _rows(plan, rows)
     if plan.packs_groups:
-        size = min(plan.packed_pairs * SQUARE, c.m)
-        group = Axis("i", min(rows.step, c.m), Role.SERIAL, size, of=c.m)
+        groups, group = _groups(rows, plan.packed_pairs)
         inside = around((_inner(columns), _inner(group)), _square(product))
-        body = around((rows, group), (lhs, *_rows(plan, group), *inside))
+        body = around((rows, *groups), (lhs, *_rows(plan, group), *inside))
     elif plan.packs_columns:
-        size = min(plan.packed_column_pairs * SQUARE, c.n)
-        group = Axis("j", min(columns.step, c.n), Role.SERIAL, size, of=c.n)
+        groups, group = _groups(columns, plan.packed_column_pairs)
         rhs = Cache(
             "rhs", (2 * plan.packed_column_pairs, plan.steps, TILE, plan.depths), c.rhs.dtype.name,
             2 * plan.packed_column_pairs * plan.strip_bytes, Storage.SCRATCH,
         )  # fmt: skip
         inside = around((_inner(group), _inner(rows)), _square(product))
         fill = Loop(_inner(group), (Fill("rhs", f"columns of p{c.rhs.buffer}"),))
-        body = around((rows,), (lhs, *packed, *around((columns, group), (rhs, fill, *inside))))
+        body = around((rows,), (lhs, *packed, *around((columns, *groups), (rhs, fill, *inside))))
     elif plan.blocks == 1:
         body = around((rows,), (lhs, *packed, *around((columns,), inside)))
     else:
@@ -75,6 +73,20 @@ def tile_schedule(product: AmxProduct) -> LoopSchedule:
     stage = cached("tile", (SQUARE, SQUARE), plan.ring)
     body = (stage, *totals, *around((batches(c),), body))
     return schedule_of(axes, body, remarks, scratch_bytes=product.scratch_bytes)
+
+
+def _groups(block: Axis, pairs: int) -> tuple[tuple[Axis, ...], Axis]:
+    """The loop over groups of so many pairs of tiles of a unit's block, unless it is one group, and
+    what is packed at a time.
+    """
+    size = min(pairs * SQUARE, block.extent)
+    if size >= min(block.step, block.extent):
+        return (), block
+    group = Axis(
+        block.name, min(block.step, block.extent), Role.SERIAL, size,
+        of=block.extent if block.rounds > 1 else 0,
+    )  # fmt: skip
+    return (group,), group
 
 
 def _how_packed(plan: TilePlan) -> str:
