@@ -57,7 +57,7 @@ def test_errors_stay_within_what_the_plan_says(
     factors = dot.factors(kind)
     found = Compiled(emulated(sequence))(factors, np.empty((dot.m, dot.n), np.float32), pieces=2)
     assert units(dot, found, factors).max() <= allowed(sequence.sums, "bf16")
-    assert tiles.events["tdpbf16ps"] == 4 * -(-m // 32) * -(-n // 32) * -(-k // 32)
+    assert tiles.events["tdpbf16ps"] == -(-m // 16) * -(-n // 16) * -(-k // 32)
 
 
 @pytest.mark.parametrize("k", [10**3, 10**4, 10**5, 10**6, 10**6 + 1])
@@ -132,8 +132,8 @@ def test_what_is_packed_meets_its_rows_and_columns(
         a, b = (f.astype(np.float64) for f in factors)
         want = (a if form[0] == "n" else a.T) @ (b if form[1] == "n" else b.T)
         np.testing.assert_array_equal(result, want.astype(root.shape.dtype.numpy))
-        assert tiles.events.pop(instruction) == 4 * 4 * -(-k // (64 if "s32" in kind or
-            "u32" in kind else 32))  # fmt: skip
+        depths = 64 if instruction.startswith("tdpb") and instruction != "tdpbf16ps" else 32
+        assert tiles.events.pop(instruction) == -(-m // 16) * -(-n // 16) * -(-k // depths)
 
 
 def product_text(dims: tuple[int, int, int], types: Sequence[str], form: str) -> str:

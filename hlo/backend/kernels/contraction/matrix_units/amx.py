@@ -140,6 +140,11 @@ class TilePlan(Struct, frozen=True):
         return -(-self.c.n // (2 * TILE)) * 2
 
     @property
+    def products(self) -> int:
+        """Of tiles, in all."""
+        return self.c.batches * -(-self.c.m // TILE) * -(-self.c.n // TILE) * self.steps
+
+    @property
     def strip_bytes(self) -> int:
         """Bytes of one packed tile of columns over all of depth."""
         return self.steps * TILE_BYTES
@@ -275,7 +280,7 @@ class TilePlan(Struct, frozen=True):
         take: matrix units wait for their factors for about as long as they multiply.
         """
         wide = self.ring.target.machine.cycles.tiled
-        taken = self.steps * self.depths * self.column_tiles * TILE
+        taken = self.steps * self.depths * -(-self.c.n // TILE) * TILE
         return 2 * taken <= wide * self.c.k * self.c.n
 
     @staticmethod

@@ -9,7 +9,7 @@ from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.control import loop, ranged, remembering, when
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.matrix_units.amx import (
     SQUARE_BYTES,
     STEP_BYTES,
@@ -18,6 +18,7 @@ from hlo.backend.kernels.contraction.matrix_units.amx import (
     TilePlan,
 )
 from hlo.backend.kernels.contraction.matrix_units.packing import group_words, pack_group
+from hlo.backend.kernels.contraction.matrix_units.turning import turn_squares
 from hlo.backend.kernels.contraction.matrix_units.work import tile_work
 from hlo.backend.kernels.contraction.problem.axes import merged, only
 from hlo.backend.kernels.contraction.problem.bounds import within_bounds
@@ -219,7 +220,7 @@ class AmxProduct:
                 if plan.blocks == 1:
                     index = add(w, self.out_index, corner[1])
                     self.result_prefetch.tile(self.result.address, index, corner[0])
-                self._multiply(strips, strip, count)
+                self._multiply_some(strips, strip, count, row, column)
                 if plan.blocks == 1:
                     self._finish(*corner)
                 else:
@@ -374,11 +375,34 @@ class AmxProduct:
         is_last = w.compare("icmp eq", add(w, block, w.int(1)), self.own_blocks[1])
         when(w, is_last, lambda: self._store_rows(totals, row, column))
 
-    def _multiply(self, rows: Value, strip: Value, steps: Value) -> None:
-        """2 x 2 tiles of sums over some steps, in tile registers."""
-        w, plan = self.w, self.plan
+    def _multiply_some(
+        self, rows: Value, strip: Value, steps: Value, row: Value, column: Value
+    ) -> None:
+        """Those of 2 x 2 tiles of sums that exist: the last pair of an odd number is one."""
+        w, c = self.w, self.c
+
+        def by_rows(count: int) -> None:
+            def by_columns(number: int) -> None:
+                self._multiply(rows, strip, steps, (count, number))
+
+            self._by_pair(column, c.n, by_columns)
+
         for tile in range(4):
             self.tiles.zero(w, tile)
+        self._by_pair(row, c.m, by_rows)
+
+    def _by_pair(self, pair: Value, size: int, body: Callable[[int], None]) -> None:
+        """body of as many tiles as a pair has."""
+        w, (pairs, odd) = self.w, divmod(-(-size // TILE), 2)
+        if odd and pairs:
+            is_last = w.compare("icmp eq", pair, w.int(pairs))
+            when(w, is_last, lambda: body(1), lambda: body(2))
+        else:
+            body(1 if odd else 2)
+
+    def _multiply(self, rows: Value, strip: Value, steps: Value, shape: tuple[int, int]) -> None:
+        """Tiles of sums over some steps, in tile registers. shape: how many by how many."""
+        w, plan = self.w, self.plan
 
         def at_step(step: Value, _: list[Value]) -> list[Value]:
             moved = times(w, step, TILE_BYTES)
@@ -392,9 +416,10 @@ class AmxProduct:
 
             # A product begins when its two factors are there.
             for tile, registers in enumerate(((6, 4), (7,), (5,), ())):
-                for register in registers:
-                    filled(register)
-                self.tiles.multiply(w, tile, 4 + tile // 2, 6 + tile % 2)
+                if tile // 2 < shape[0] and tile % 2 < shape[1]:
+                    for register in registers:
+                        filled(register)
+                    self.tiles.multiply(w, tile, 4 + tile // 2, 6 + tile % 2)
             return []
 
         loop(w, steps, [], at_step)
@@ -455,7 +480,9 @@ class AmxProduct:
         """Rows and columns of finished sums that exist, to the result."""
         w, c, ring = self.w, self.plan.by_result, self.plan.ring
         if self.plan.is_turned:
-            finished, row, column = self._turned(finished), column, row
+            to = advanced(w, self.scratch, self.turned_at, "i8")
+            turn_squares(w, ring, finished, to)
+            finished, row, column = to, column, row
         lanes = ring.lanes
         starts = [add(w, column, w.int(v)) for v in range(0, 2 * TILE, lanes)]
         masks = [below(w, s, c.n, lanes) if c.n % (2 * TILE) else None for s in starts]
@@ -471,25 +498,3 @@ class AmxProduct:
                 self.result.store((sums,), add(w, offset, start), 1, mask)
 
         ranged(w, w.int(0), count, at_row)
-
-    def _turned(self, finished: Value) -> Value:
-        """Finished sums with their columns as rows, in squares of a vector's lanes."""
-        w, ring = self.w, self.plan.ring
-        to = advanced(w, self.scratch, self.turned_at, "i8")
-        width, type = 2 * TILE, vector_of(ring.scalar, TILE)
-
-        def at_square(square: Value) -> None:
-            across, down = split_index(w, square, (2, 2))
-            begin = add(w, times(w, across, TILE * width), times(w, down, TILE))
-            end = add(w, times(w, down, TILE * width), times(w, across, TILE))
-            source, target = (advanced(w, m, at, ring.scalar) for m, at in
-                              ((finished, begin), (to, end)))  # fmt: skip
-            rows = [
-                w.load(advanced(w, source, r * width, ring.scalar), type, ring.scalar_bytes)
-                for r in range(TILE)
-            ]
-            for r, vector in enumerate(turned_parts(w, rows)):
-                w.store(vector, advanced(w, target, r * width, ring.scalar), ring.scalar_bytes)
-
-        ranged(w, w.int(0), w.int(4), at_square)
-        return to

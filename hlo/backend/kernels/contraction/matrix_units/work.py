@@ -30,7 +30,7 @@ def tile_work(plan: TilePlan) -> Work:
     left = LEFT + (TURNED if plan.is_turned else 0)
     again = 1 if is_shared else plan.column_blocks
     return Work(
-        tiles=tiles * plan.steps,
+        tiles=plan.products,
         sums=left * tiles * plan.blocks * TILE,
         copied=columns if is_shared else again * source,
         packed=joined if is_shared else again * instructions,
