@@ -31,6 +31,7 @@ BLOCK = amx.BLOCK_STEPS * 32  # depths of bf16
 SIZES = [
     (34, 33, 900), (20, 24, BLOCK), (34, 33, BLOCK + 1), (20, 24, 2 * BLOCK + 555), (330, 40, 900),
     (12, 330, 900),
+    (40, 12, 900),
 ]  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from hlo.backend.kernels.contraction.problem.elements import held
 from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.backend.kernels.contraction.problem.sum_blocks import cut_of
 from hlo.backend.kernels.contraction.problem.tiles import tiles_of
+from hlo.backend.kernels.contraction.vectors.plan import TILED_COLUMNS
 from hlo.backend.lanes import masked
 from hlo.backend.lanes.types import storage_scalar
 from hlo.ir.dtype import DType
@@ -293,7 +294,7 @@ class TilePlan(Struct, frozen=True):
 
 def tile_plan(c: Contraction, ring: Ring) -> TilePlan | None:
     """How the matrix units would do it; None where they cannot, or need not."""
-    if c.m < LEAST_ROWS or c.n < TILE or c.flops < LEAST_FLOPS or not c.depth:
+    if c.m < LEAST_ROWS or c.n < TILED_COLUMNS or c.flops < LEAST_FLOPS or not c.depth:
         return None
     if c.is_diagonal or c.columns[-1].out != 1:
         return None
