@@ -215,7 +215,8 @@ def test_runs_of_windows_that_are_no_whole_steps(
     result = np.empty(root.shape.dims, root.shape.dtype.numpy)
     Compiled(emulated(contraction_kernels(root, Target(WIDE))))(factors, result, pieces=2)
     np.testing.assert_array_equal(result, np.asarray(driver.evaluate(module, *factors)))
-    assert tiles.events
+    # Runs of three numbers would be rests for the most part.
+    assert bool(tiles.events) == (features > 3 or "rhs_dilate" not in window)
 
 
 def test_rests_of_runs_in_blocks_of_depth(tiles: Tiles) -> None:

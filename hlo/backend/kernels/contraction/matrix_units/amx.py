@@ -174,7 +174,8 @@ class TilePlan(Struct, frozen=True):
     @property
     def packing_columns(self) -> TilePlan:
         """The plan whose units pack columns, where they are many more than rows, all of which stay
-        in a quarter of that cache: packed before they would go through memory once more.
+        in a quarter of that cache: packed before they would go through memory once more. Of short
+        pieces of memory's rows, of a line or two, processors foresee too little.
         """
         c, pairs = self.c, self.column_tiles // 2
         is_once = c.batches == 1 or all(axis.rhs for axis in c.batch)
@@ -183,7 +184,10 @@ class TilePlan(Struct, frozen=True):
         is_near = 4 * row_bytes <= self.ring.target.machine.second_cache.bytes
         if not is_plain or not is_near or c.n < MANY * c.m or c.batches * pairs < self._units:
             return self
-        return replace(self, packs_columns=True)
+        made = replace(self, packs_columns=True)
+        piece = made.packed_column_pairs * 2 * TILE * c.rhs.dtype.item_bytes
+        is_long = piece > 2 * self.ring.target.machine.line_bytes
+        return made if is_long or self.is_rhs_along_depth else self
 
     @property
     def row_blocks(self) -> int:
@@ -193,13 +197,11 @@ class TilePlan(Struct, frozen=True):
         pairs = self.row_tiles // 2
         if self.packs_columns:
             return 1
+        least = min(ROW_BLOCKS, self._units)
         if self.packs_groups:
-            return min(pairs, -(-self._units // self.c.batches))
+            return min(pairs, max(least, -(-self._units // self.c.batches)))
         block_bytes = self.ring.target.machine.second_cache.bytes // 2
-        wanted = max(
-            min(ROW_BLOCKS, self._units), -(-pairs * 2 * self.row_strip_bytes // block_bytes)
-        )
-        return min(pairs, wanted)
+        return min(pairs, max(least, -(-pairs * 2 * self.row_strip_bytes // block_bytes)))
 
     @property
     def column_blocks(self) -> int:
@@ -236,9 +238,12 @@ class TilePlan(Struct, frozen=True):
         return self._group(self.column_pairs, COLUMN_GROUPS) if self.packs_columns else 0
 
     def _group(self, pairs: int, part: int) -> int:
-        """Of so many pairs of tiles, those that fill one of so many parts of a core's own cache."""
+        """Of so many pairs of tiles, even groups that fill one of so many parts of a core's own
+        cache.
+        """
         group_bytes = self.ring.target.machine.second_cache.bytes // part
-        return max(1, min(pairs, group_bytes // (2 * self.row_strip_bytes)))
+        most = max(1, group_bytes // (2 * self.row_strip_bytes))
+        return -(-pairs // -(-pairs // most))
 
     @property
     def column_pairs(self) -> int:

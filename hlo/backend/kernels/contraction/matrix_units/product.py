@@ -33,6 +33,7 @@ from hlo.backend.lanes.transposed import turned_parts
 from hlo.backend.lanes.types import storage_scalar
 
 Range = tuple[Value, Value]  # The first one, and the one behind the last.
+OfPairs = Callable[[Range], None]
 
 
 class AmxProduct:
@@ -53,7 +54,7 @@ class AmxProduct:
         self.result_rows = [(a.size, a.out) for a in merged(only(plan.by_result.rows, "out"))]
         self.bounded = plan.c.bounded_side
         self.epilogue = epilogue
-        self.checks, self.checks_columns = checks  # for subnormal numbers in what it packs
+        self.checks = checks  # for subnormal numbers in rows and columns that it packs
         self.flag: Value | None = None
         self.functions: list[Kernel] = []
         self.stage_at = plan.packed_pairs * 2 * plan.row_strip_bytes
@@ -84,11 +85,9 @@ class AmxProduct:
         if plan.packs_columns:
             self.rhs = address_0(w, self.blocks, c.rhs, beyond)
             beyond += len(c.rhs.starts)
-        is_flagged = self.checks or self.checks_columns
-        flag = w.buffer_address(beyond) if is_flagged else None
-        self.flag = flag if self.checks else None
-        self.column_flag = flag if self.checks_columns else None
-        self.scratch = w.buffer_address(beyond + is_flagged)
+        flag = w.buffer_address(beyond) if any(self.checks) else None
+        self.flag, self.column_flag = (flag if checks else None for checks in self.checks)
+        self.scratch = w.buffer_address(beyond + any(self.checks))
         self.stage = advanced(w, self.scratch, self.stage_at, "i8")
         self.lhs = address_0(w, lhs, c.lhs, first)
         self.tiles.configure(w)
@@ -167,7 +166,7 @@ class AmxProduct:
             self._call_packing(base, pairs, steps)
             self._block(self.w.int(0), pairs, columns, blocks, steps)
 
-        self._in_groups(rows, self.plan.packed_pairs, at_group)
+        self._in_groups(rows, self.plan.row_pairs, self.plan.packed_pairs, at_group)
 
     def _pack_columns(self, b: Value, rows: Range, columns: Range, steps: Range) -> None:
         """Some pairs of tiles of a unit's columns after the other, which meet all rows."""
@@ -183,17 +182,19 @@ class AmxProduct:
             before = w.binary("sub", w.int(0), times(w, tiles[0], plan.strip_bytes))
             self._block(w.int(0), rows, pairs, advanced(w, to, before, "i8"), steps)
 
-        self._in_groups(columns, plan.packed_column_pairs, at_group)
+        self._in_groups(columns, plan.column_pairs, plan.packed_column_pairs, at_group)
 
-    def _in_groups(self, pairs: Range, size: int, body: Callable[[Range], None]) -> None:
-        w = self.w
-        count = w.binary("sub", pairs[1], pairs[0])
-        groups = w.binary("udiv", add(w, count, w.int(size - 1)), w.int(size))
+    def _in_groups(self, pairs: Range, most: int, size: int, body: OfPairs) -> None:
+        """body of so many pairs at a time; most: how many there are at most."""
+        if size >= most:
+            body(pairs)
+            return
+        w, (begin, end) = self.w, pairs
+        groups = w.binary("udiv", w.binary("sub", add(w, end, w.int(size - 1)), begin), w.int(size))
 
         def at_group(group: Value) -> None:
-            first = add(w, pairs[0], times(w, group, size))
-            last = w.intrinsic("llvm.umin", "i64", add(w, first, w.int(size)), pairs[1])
-            body((first, last))
+            first = add(w, begin, times(w, group, size))
+            body((first, w.intrinsic("llvm.umin", "i64", add(w, first, w.int(size)), end)))
 
         ranged(w, w.int(0), groups, at_group)
 
@@ -429,9 +430,8 @@ class AmxProduct:
         where two processors share a core's window and caches, columns too: on such a host a product
         of 1024 x 1024 x 1024 takes 0.62 of the time, 1.03 on an idle one.
         """
-        w = self.w
         for byte in range(0, TILE_BYTES, self.plan.ring.target.machine.line_bytes):
-            w.prefetch(advanced(w, tile, byte, "i8"))
+            self.w.prefetch(advanced(self.w, tile, byte, "i8"))
 
     @property
     def _is_direct(self) -> bool:
