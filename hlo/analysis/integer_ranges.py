@@ -21,10 +21,11 @@ from hlo.ops.table import Trait, opcodes
 
 Range = tuple[int, int]
 _WORD_BITS = 32
-# Each element is one of the first operand's.
-_TAKEN = opcodes(Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS) | {
-    "copy", "dynamic-slice", "gather",
-}  # fmt: skip
+# Each element is one of the first operand's; those of a bitcast may be other numbers' halves.
+_TAKEN = (
+    opcodes(Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS)
+    | {"copy", "dynamic-slice", "gather"}
+) - {"bitcast"}
 
 
 def ranges(computation: Computation) -> dict[Instruction, Range]:

@@ -5,19 +5,13 @@ Writes nothing, so that a process that finds its objects kept needs no writer.
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from hlo.backend.ir.values import Value
-from hlo.once import once
 
 NULL = Value("null", "ptr")
-# How a process asks for tile registers, which are the system's to grant: Linux on x86-64,
-# arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA).
-PERMISSION_CALL = (158, 0x1023, 18)
 
 
 class Field(Struct, frozen=True):
@@ -59,17 +53,3 @@ def prototype(result: str, symbol: str, *parameters: str) -> Prototype:
 
 
 MEMCPY = prototype("void", "llvm.memcpy.p0.p0.i64", "ptr", "ptr", "i64", "i1")
-
-
-@once
-def may_use_tiles() -> bool:
-    """Whether the system grants this process tile registers (asked once); without, its machine has
-    none.
-    """
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        call = ctypes.CDLL(None).syscall
-    except (OSError, AttributeError):
-        return False
-    return int(call(*PERMISSION_CALL)) == 0

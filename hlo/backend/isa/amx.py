@@ -18,11 +18,11 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from hlo.backend.ir.interface import PERMISSION_CALL
 from hlo.backend.ir.records import Call
 from hlo.backend.ir.values import listed
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.assembly import InlineAssembly
+from hlo.backend.isa.permission import PERMISSION_CALL
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.machine import Machine

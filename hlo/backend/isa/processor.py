@@ -16,13 +16,14 @@ from functools import partial
 
 from msgspec import Struct
 
-from hlo.backend.ir.interface import PERMISSION_CALL, Field, Prototype, prototype
+from hlo.backend.ir.interface import Field, Prototype, prototype
 from hlo.backend.ir.procedure import Procedure, Unit
 from hlo.backend.ir.records import Instruction
 from hlo.backend.ir.values import Value
 from hlo.backend.ir.words import Word
 from hlo.backend.isa.amx import SYSTEM_CALL
 from hlo.backend.isa.assembly import InlineAssembly
+from hlo.backend.isa.permission import PERMISSION_CALL
 
 WORD = "hlo_processor"
 _WORD = Field(0)

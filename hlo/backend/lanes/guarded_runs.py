@@ -6,9 +6,8 @@ LLVM writes a branch for each lane of such a load, all of them in every round. N
 within its array, whatever of it is masked off (the border of an image is beside its next row), and
 may be loaded whole; so may one of which nothing is let through, as the row that a rotation has at
 its other end, from where the array begins. What else reaches beyond the array is read element by
-element, in a loop. For 8
-lanes the branches take less (0.6 to 0.8 of it: bf16, AVX2), for 16 1.6 times as long (s16), for 32
-4 times (u8).
+element, in a loop. For 8 lanes the branches take less (0.6 to 0.8 of it: bf16, AVX2), for 16 1.6
+times as long (s16), for 32 4 times (u8).
 """
 
 from __future__ import annotations

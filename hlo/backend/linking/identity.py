@@ -13,7 +13,6 @@ import sys
 
 import llvmlite  # type: ignore[import-untyped]  # it has no types
 
-from hlo.backend.ir.interface import may_use_tiles
 from hlo.backend.linking.options import CODEGEN_LEVEL, GLUE_LEVEL, MODEL, OPTIONS
 from hlo.once import once
 
@@ -62,4 +61,6 @@ def _refused(processor: str) -> str:
     """
     if not any(word in processor for word in TILES):
         return ""
+    from hlo.backend.isa.permission import may_use_tiles  # few processors have tiles
+
     return "" if may_use_tiles() else "tiles"

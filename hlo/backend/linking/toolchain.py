@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ir.grouping import expected_us
-from hlo.backend.ir.interface import may_use_tiles
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.isa.target import Target
 from hlo.backend.linking import elf, llvm
@@ -104,8 +103,11 @@ def check_runs_here(machine: Machine) -> None:
 def host_machine() -> Machine:
     """This machine's description, with what this process may use of it."""
     features = {name for name, there in host_features().items() if there}
-    if "amx-tile" in features and not may_use_tiles():
-        features -= {name for name in features if name.startswith("amx")}
+    if "amx-tile" in features:
+        from hlo.backend.isa.permission import may_use_tiles  # few processors have tiles
+
+        if not may_use_tiles():
+            features -= {name for name in features if name.startswith("amx")}
     with inside():
         processor = llvm.processor_name()
     return described(llvm.process_triple(), frozenset(features), processor)

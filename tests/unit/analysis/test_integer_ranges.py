@@ -62,10 +62,13 @@ ENTRY e {
   big = s64[4] constant({4611686018427387904,1,1,1})
   twice = s64[4] add(big, big)
   q = s32[4] parameter(1)
+  halves = s32[4] constant({0,1,2,3})
+  joined = s64[2] bitcast(halves)
   ROOT s = s64[4] add(p, i)
 }
 """)
     found = {i.name: r for i, r in ranges(module.entry).items()}
     assert "s" not in found
     assert "twice" not in found
+    assert "joined" not in found
     assert found["q"] == (-(1 << 31), (1 << 31) - 1)
