@@ -21,11 +21,11 @@ from hlo.ops.table import Trait, opcodes
 
 Range = tuple[int, int]
 _WORD_BITS = 32
-# Each element is one of the first operand's; those of a bitcast may be other numbers' halves.
-_TAKEN = (
-    opcodes(Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS)
-    | {"copy", "dynamic-slice", "gather"}
+# Each element is one of the first operand's; those of a bitcast may be halves of others.
+_TAKEN = opcodes(
+    Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS | Trait.CUTS_AT | Trait.PICKS
 ) - {"bitcast"}
+_OF_SEVERAL = opcodes(Trait.JOINS | Trait.PADS)
 
 
 def ranges(computation: Computation) -> dict[Instruction, Range]:
@@ -45,28 +45,22 @@ def ranges(computation: Computation) -> dict[Instruction, Range]:
 
 
 def _range_of(one: Instruction, found: dict[Instruction, Range]) -> Range | None:
-    opcode = one.opcode
-    if opcode == "iota":
-        return 0, max(0, one.shape.dims[IotaAttributes.of(one.attributes).iota_dimension] - 1)
-    if opcode == "constant":
-        return _constant(one)
-    if opcode == "clamp":
-        low, _, high = (found.get(o) for o in one.operands)
-        return (min(low[0], high[0]), high[1]) if low and high else None
-    known = [found.get(o) for o in one.operands]
-    if opcode == "select":
-        known = known[1:]
-    elif opcode in _TAKEN:
-        known = known[:1]
-    parts = [k for k in known if k is not None]
-    if len(parts) < len(known) or not parts:
+    if one.opcode in _SOURCES:
+        return _SOURCES[one.opcode](one)
+    operands = one.operands[:1] if one.opcode in _TAKEN else one.operands
+    parts = [found[o] for o in operands if o in found]
+    if len(parts) < len(operands) or not parts:
         return None
-    if opcode in _TAKEN or opcode == "convert":
+    if one.opcode in _TAKEN:
         return parts[0]
-    if opcode in ("select", "concatenate", "pad"):
-        return min(low for low, _ in parts), max(high for _, high in parts)
-    rule = _RULES.get(opcode)
+    if one.opcode in _OF_SEVERAL:
+        return _any_of(*parts)
+    rule = _RULES.get(one.opcode)
     return rule(*parts) if rule is not None else None
+
+
+def _iota(one: Instruction) -> Range:
+    return 0, max(0, one.shape.dims[IotaAttributes.of(one.attributes).iota_dimension] - 1)
 
 
 def _constant(one: Instruction) -> Range | None:
@@ -75,6 +69,10 @@ def _constant(one: Instruction) -> Range | None:
         return None
     values = np.asarray(literal.array)
     return int(values.min()), int(values.max())
+
+
+def _any_of(*parts: Range) -> Range:
+    return min(low for low, _ in parts), max(high for _, high in parts)
 
 
 def _product(a: Range, b: Range) -> Range:
@@ -103,7 +101,15 @@ def _both_bits(a: Range, b: Range) -> Range | None:
     return (0, min(ends)) if ends else None
 
 
+_SOURCES: dict[str, Callable[[Instruction], Range | None]] = {
+    "iota": _iota,
+    "constant": _constant,
+}
 _RULES: dict[str, Callable[..., Range | None]] = {
+    "copy": lambda a: a,
+    "convert": lambda a: a,
+    "select": lambda _, a, b: _any_of(a, b),
+    "clamp": lambda low, _, high: (min(low[0], high[0]), high[1]),
     "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
     "subtract": lambda a, b: (a[0] - b[1], a[1] - b[0]),
     "multiply": _product,
@@ -115,3 +121,6 @@ _RULES: dict[str, Callable[..., Range | None]] = {
     "remainder": _rest,
     "and": _both_bits,
 }
+# What has a rule and takes its operands' elements at places that the text says.
+FOLLOWED = frozenset({*_SOURCES, *_RULES}) | _TAKEN | _OF_SEVERAL
+FOLLOWED -= opcodes(Trait.CUTS_AT | Trait.PICKS)

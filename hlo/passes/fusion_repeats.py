@@ -87,7 +87,8 @@ def _is_looked_up_often(producer: Instruction) -> bool:
         return False
     if any(u.opcode != "gather" or producer in u.operands[1:] for u in producer.users):
         return False
-    arrays = {o for o in producer.operands if o.opcode not in ("broadcast", "constant", "iota")}
+    least = producer.shape.size_bytes // 2
+    arrays = {o for o in producer.operands if _read_bytes(o) >= least}
     read = sum(u.shape.size for u in producer.users)
     return len(arrays) > 1 and read >= _LITTLE * producer.shape.size
 

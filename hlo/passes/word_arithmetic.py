@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hlo.analysis.integer_ranges import Range, ranges
+from hlo.analysis.integer_ranges import FOLLOWED, Range, ranges
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
@@ -20,15 +20,9 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
-from hlo.ops.table import Trait, opcodes
 from hlo.passes.rewriting import is_pinned
 
 LEAST_ELEMENTS = 16  # Of fewer a vector is no longer.
-_FOLLOWED = (
-    opcodes(Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS | Trait.JOINS)
-    | {"iota", "constant", "convert", "select", "clamp", "add", "subtract", "multiply", "negate"}
-    | {"abs", "maximum", "minimum", "divide", "remainder", "and"}
-) - {"bitcast"}
 
 
 def compute_in_words(computation: Computation) -> bool:
@@ -107,7 +101,7 @@ def _narrow(computation: Computation, found: dict[Instruction, Range]) -> set[In
     least, most = dt.S32.int_range
     narrow: set[Instruction] = set()
     for one in post_order(computation):
-        if one not in found or one.shape.dtype is not dt.S64 or one.opcode not in _FOLLOWED:
+        if one not in found or one.shape.dtype is not dt.S64 or one.opcode not in FOLLOWED:
             continue
         if not (least <= found[one][0] and found[one][1] <= most):
             continue

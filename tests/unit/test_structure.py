@@ -15,7 +15,7 @@ LAYERS = (
     ("source", "garbage", "once", "forking", "choices", "progress", "hashing", "idle_threads"),
     ("entered", "lazy_functions"),
     ("errors", "error_codes"),
-    ("process_memory", "cache"),
+    ("process_memory", "tile_permission", "cache"),
     ("ir",),
     ("machine",),
     ("attributes",),
@@ -81,7 +81,7 @@ INSTRUCTIONS = "hlo/backend/isa"
 BELOW_INSTRUCTIONS = {"hlo.machine", "hlo.once", "hlo.backend.ir.writer", "hlo.backend.ir.kernel"}
 BELOW_INSTRUCTIONS |= {"hlo.backend.ir.values", "hlo.backend.ir.records", "hlo.ir", "hlo.ir.dtype"}
 BELOW_INSTRUCTIONS |= {"hlo.backend.ir.procedure", "hlo.backend.ir.words"}
-BELOW_INSTRUCTIONS |= {"hlo.backend.ir.interface"}
+BELOW_INSTRUCTIONS |= {"hlo.backend.ir.interface", "hlo.tile_permission"}
 # Those that describe machines, and that tell LLVM of one.
 KNOW_FEATURES = {"hlo/machine.py", "hlo/backend/linking/toolchain.py"}
 HLO_WORDS = {"bf16", "popcnt"}  # a type, an op

@@ -61,6 +61,6 @@ def _refused(processor: str) -> str:
     """
     if not any(word in processor for word in TILES):
         return ""
-    from hlo.backend.isa.permission import may_use_tiles  # few processors have tiles
+    from hlo.tile_permission import may_use_tiles  # few processors have tiles
 
     return "" if may_use_tiles() else "tiles"

@@ -104,7 +104,7 @@ def host_machine() -> Machine:
     """This machine's description, with what this process may use of it."""
     features = {name for name, there in host_features().items() if there}
     if "amx-tile" in features:
-        from hlo.backend.isa.permission import may_use_tiles  # few processors have tiles
+        from hlo.tile_permission import may_use_tiles  # few processors have tiles
 
         if not may_use_tiles():
             features -= {name for name in features if name.startswith("amx")}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hlo.backend.isa import permission
+from hlo import tile_permission
 from hlo.backend.linking import identity, toolchain
 
 PROGRAM = """
@@ -68,7 +68,7 @@ def test_code_for_tiles_is_not_found_by_a_process_that_may_not_use_them(
     monkeypatch.setattr(identity, "_processor", lambda: features)
     found = set()
     for is_granted in (True, False):
-        monkeypatch.setattr(permission, "may_use_tiles", lambda granted=is_granted: granted)
+        monkeypatch.setattr(tile_permission, "may_use_tiles", lambda granted=is_granted: granted)
         identity.identity.cache_clear()
         found.add(identity.identity())
     identity.identity.cache_clear()
