@@ -27,6 +27,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import calls, clone_computation, clone_instruction, post_order, redirect_calls
 from hlo.ir.instruction import Instruction, may_call
 from hlo.ir.module import Module
+from hlo.passes.dce import dce
 from hlo.passes.shortening import Cut, results
 
 Parameters = Sequence[Instruction]
@@ -259,6 +260,7 @@ class _Lengthening:
                 self.entry.set_operands(root, given.values())
             else:
                 self.entry.root = given[0]
+            dce(self.module)  # what gives a result in a layer that is left, and in this one none
 
     def _member(self, strand: Strand, layer: int) -> Instruction:
         """The member of a layer, as all layers are counted."""

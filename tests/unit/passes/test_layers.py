@@ -144,6 +144,26 @@ def test_layers_that_one_instruction_reads_stay() -> None:
     assert not shortened(hlo.parse(read_once(LENGTH)))
 
 
+def given_in_part(layers: int) -> str:
+    """Layers of which some give a result that the next one does not read when it is simplified."""
+    p = Program()
+    x = p.parameter("x", X)
+    for n in range(layers):
+        w = p.parameter(f"w{n}", W)
+        p.line(f"product{n}", f"{X} dot({x}, {w}), {DOT}")
+        p.line(f"end{n}", f"{X} cosine(product{n})")
+        p.line(f"y{n}", f"{X} negate(end{n})")
+        x = p.line(f"x{n}", f"{X} negate(y{n})")
+    given = [f"y{n}" for n in (layers // 3, layers // 2, layers - 2)]
+    return p.text(f"({', '.join([X] * (len(given) + 1))}) tuple({', '.join([*given, x])})")
+
+
+def test_results_that_some_layers_do_not_give_are_not_made_in_these() -> None:
+    made, left_out = lengthened(given_in_part(LENGTH), "algsimp")
+    assert left_out
+    assert opcodes(made)["negate"] == 3
+
+
 def test_a_chain_without_products_is_no_network() -> None:
     def chained(p: Program, n: int, x: str) -> str:
         for k in range(12):
