@@ -19,7 +19,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.dce import dce
 from hlo.passes.fusion_copy import Joint
-from hlo.passes.liveness import awaited, fused_computations, is_removable
+from hlo.passes.liveness import is_removable, outside_fusions
 
 MOST_OPERANDS = 24
 
@@ -27,16 +27,11 @@ MOST_OPERANDS = 24
 def factor_slicing(module: Module) -> bool:
     """Let products read slices of arrays where these lie. O(edges)."""
     changed = False
-    fused = fused_computations(module)
-    for computation in tuple(module.computations):
-        if computation in fused:
-            continue
-        kept = awaited(computation)
-        for maker in tuple(computation.instructions):
-            values = {} if maker in kept else _slices(maker)
-            if all(is_for_products(value, kept) for value in values):
-                for value, leaf in values.items():
-                    changed |= taken_apart(module, computation, value, maker, leaf=leaf)
+    for computation, maker, kept in outside_fusions(module):
+        values = {} if maker in kept else _slices(maker)
+        if all(is_for_products(value, kept) for value in values):
+            for value, leaf in values.items():
+                changed |= taken_apart(module, computation, value, maker, leaf=leaf)
     if changed:
         dce(module)  # computations of the fusions that were there
     return changed

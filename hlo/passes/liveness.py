@@ -4,6 +4,8 @@ which have to stay themselves, because a control dependence names them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hlo.ir.computation import Computation
 from hlo.ir.graph import calls, control_predecessors
 from hlo.ir.instruction import Instruction
@@ -52,6 +54,20 @@ def awaited(computation: Computation) -> frozenset[Instruction]:
 def _awaited(computation: Computation) -> frozenset[Instruction]:
     waiting = [i for i in computation.instructions if "control-predecessors" in i.attributes]
     return frozenset([before for i in waiting for before in control_predecessors(i)])
+
+
+def outside_fusions(
+    module: Module,
+) -> Iterator[tuple[Computation, Instruction, frozenset[Instruction]]]:
+    """The instructions that stand in no fusion, with their computations and what is awaited there;
+    those that are added meanwhile aside.
+    """
+    fused = fused_computations(module)
+    for computation in tuple(module.computations):
+        if computation not in fused:
+            kept = awaited(computation)
+            for instruction in tuple(computation.instructions):
+                yield computation, instruction, kept
 
 
 def replaceable(module: Module, opcode: str) -> list[Instruction]:

@@ -19,20 +19,15 @@ from hlo.ir.module import Module
 from hlo.passes.dce import dce
 from hlo.passes.factor_slicing import is_for_products, taken_apart
 from hlo.passes.fusion_copy import Joint
-from hlo.passes.liveness import awaited, fused_computations
+from hlo.passes.liveness import outside_fusions
 
 
 def prologue_fusion(module: Module) -> bool:
     """Let products compute their factors. O(edges)."""
     changed = False
-    fused = fused_computations(module)
-    for computation in tuple(module.computations):
-        if computation in fused:
-            continue
-        kept = awaited(computation)
-        for maker in tuple(computation.instructions):
-            if maker not in kept and is_for_products(maker, kept) and _is_cheaper(maker):
-                changed |= taken_apart(module, computation, maker, maker, suffix="of_computed")
+    for computation, maker, kept in outside_fusions(module):
+        if maker not in kept and is_for_products(maker, kept) and _is_cheaper(maker):
+            changed |= taken_apart(module, computation, maker, maker, suffix="of_computed")
     if changed:
         dce(module)  # computations of the fusions that were there
     return changed

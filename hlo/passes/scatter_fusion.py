@@ -16,20 +16,15 @@ from hlo.ir.module import Module
 from hlo.passes.dce import dce
 from hlo.passes.factor_slicing import MOST_OPERANDS
 from hlo.passes.fusion_copy import Joint
-from hlo.passes.liveness import awaited, fused_computations
+from hlo.passes.liveness import outside_fusions
 
 
 def scatter_fusion(module: Module) -> bool:
     """Let scatters of rows compute them. O(instructions)."""
     changed = False
-    fused = fused_computations(module)
-    for computation in tuple(module.computations):
-        if computation in fused:
-            continue
-        kept = awaited(computation)
-        for scatter in tuple(computation.instructions):
-            if scatter.opcode == "scatter" and scatter not in kept and has_rows(scatter):
-                changed |= _fused(module, scatter, kept)
+    for _, scatter, kept in outside_fusions(module):
+        if scatter.opcode == "scatter" and scatter not in kept and has_rows(scatter):
+            changed |= _fused(module, scatter, kept)
     if changed:
         dce(module)  # computations of the fusions that were there
     return changed
