@@ -5,17 +5,14 @@ vectors, lanes of a vector --joined by pairs, halved--> one lane
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from msgspec import Struct
 
 from hlo.analysis.reducers import Reducer
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
-from hlo.backend.lanes.alternating import every, part_lanes, swapped
-from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.backend.lanes.alternating import part_lanes
+from hlo.backend.lanes.types import Lanes, parts
 from hlo.ir.dtype import PRED, DType
 from hlo.ops.identities import identity
 
@@ -86,9 +83,9 @@ class HorizontalReduction(Struct):
         """Runs of so many lanes joined with those behind them, these halved, and so on."""
         w, step = self.elemental.nest.w, 2 * run
         while run:
-            total = self.join(total, [_each(x, lambda v, n=run: swapped(w, v, n)) for x in total])  # type: ignore[misc]
+            total = self.join(total, [reducers.swapped(w, x, run) for x in total])
             run //= 2
-        return [_each(x, lambda v: every(w, v, step)) for x in total]
+        return [reducers.every(w, x, step) for x in total]
 
     def taken_apart(self, ended: list[Accumulators], count: int) -> list[Accumulators]:
         """The lanes of `count` results."""
@@ -106,7 +103,3 @@ def _in_turn(totals: list[Accumulators], most: int, part: int) -> list[Accumulat
     order = [k * within + n for n in range(within) for k in range(across)]
     each = len(order)
     return [totals[first + k] for first in range(0, count, each) for k in order]
-
-
-def _each(lanes: Lanes, move: Callable[[Value], Value]) -> Lanes:
-    return joined([move(v) for v in parts(lanes)])

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from hlo.analysis.reducers import Reducer
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.lanes import types
-from hlo.backend.lanes.alternating import alternate
+from hlo.backend.lanes import alternating, types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.ir.dtype import DType
@@ -69,24 +68,32 @@ def half(w: Writer, lanes: Lanes, count: int, which: int) -> Lanes:
     """The lower (0) or upper (1) `count` lanes; a scalar when that is one."""
     if count == 1:
         return joined([w.extract(v, which) for v in parts(lanes)])
-    return _shuffled(w, [lanes], [which * count + lane for lane in range(count)])
+    own = range(which * count, (which + 1) * count)
+    return joined([w.shuffle(v, None, own) for v in parts(lanes)])
 
 
 def halves(w: Writer, a: Lanes, b: Lanes, run: int, part: int) -> tuple[Lanes, Lanes]:
     """Of two vectors, the even runs of lanes and the odd ones (lanes/alternating.py)."""
-    pairs = [alternate(w, x, y, run, part) for x, y in zip(parts(a), parts(b), strict=True)]
+    pairs = [
+        alternating.alternate(w, x, y, run, part) for x, y in zip(parts(a), parts(b), strict=True)
+    ]
     return joined([even for even, _ in pairs]), joined([odd for _, odd in pairs])
 
 
+def swapped(w: Writer, lanes: Lanes, run: int) -> Lanes:
+    """Each even run of lanes in the place of the odd one behind it, and the other way round."""
+    return joined([alternating.swapped(w, v, run) for v in parts(lanes)])
+
+
+def every(w: Writer, lanes: Lanes, step: int) -> Lanes:
+    """Lanes 0, step, 2 step, ..."""
+    return joined([alternating.every(w, v, step) for v in parts(lanes)])
+
+
 def turned(w: Writer, lanes: Lanes, step: int) -> Lanes:
-    """Lane k from lane k + step; the last ones are any lanes."""
+    """Lane k from lane k + step; the last ones are any lanes. Machines whose vectors slide (RISC-V)
+    take fewer instructions for it than for runs that are swapped.
+    """
     count = types.width(lanes)
-    return _shuffled(w, [lanes], [(lane + step) % count for lane in range(count)])
-
-
-def _shuffled(w: Writer, sources: Sequence[Lanes], order: Sequence[int]) -> Lanes:
-    """The lanes of one or two vectors in an order."""
-    found = []
-    for first, *rest in zip(*(parts(s) for s in sources), strict=True):
-        found.append(w.shuffle(first, rest[0] if rest else None, order))
-    return joined(found)
+    order = [(lane + step) % count for lane in range(count)]
+    return joined([w.shuffle(v, None, order) for v in parts(lanes)])
