@@ -11,21 +11,28 @@ from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Kernel, KnownLeaves, Prepared, Preparing
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction import loop_listing
 from hlo.backend.kernels.contraction.calls import Calls, Made
-from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand
+from hlo.backend.kernels.contraction.packing.form import Packing
+from hlo.backend.kernels.contraction.packing.panels import packing_kernel
+from hlo.backend.kernels.contraction.problem.axes import Axes, Contraction, Operand, extent
 from hlo.backend.kernels.contraction.problem.offsets import start_buffers
+from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.backend.kernels.contraction.words.words import Words
 from hlo.ir.shape import Shape
 
 
 class FactorCalls(Calls):
-    """prepared: by their places; early: places that do not wait for an iteration."""
+    """prepared: by their places; early: places that do not wait for an iteration; checking: by
+    sides, flags for subnormal numbers of factors that are looked at while they are packed.
+    """
 
     def __init__(self, target: Target, first: int, known: KnownLeaves) -> None:
         super().__init__(target, first)
         self.known = known
         self.prepared: dict[int, Prepared] = {}
         self.early: set[int] = set(known.kept)
+        self.checking: dict[str, int] = {}
 
     def add_before(
         self, kernel: Kernel, source: int, size: int, schedule: Made, starts: Sequence[int] = ()
@@ -100,3 +107,33 @@ class FactorCalls(Calls):
         if is_early:
             self.early.add(place)
         return place
+
+    def byte(self, side: str) -> tuple[int, ...]:
+        """The flag that is set for subnormal numbers, of a factor that is looked at while it is
+        packed.
+        """
+        return (self.checking[side],) if side in self.checking else ()
+
+    def is_prepared(self, factor: Operand, ring: Ring) -> bool:
+        """Whether a factor's numbers become the ring's when the program is compiled."""
+        if not self.is_known(factor.buffer):
+            return False
+        from hlo.backend.kernels.contraction.prepacking import is_prepacked
+
+        return is_prepacked(factor.dtype, ring)
+
+    def apart(self, packing: Packing, c: Contraction, side: str) -> int:
+        """The place of a factor's panels, which a kernel of their own makes, or the compiler."""
+        operand: Operand = getattr(c, side)
+        batch: Axes = tuple(a for a in c.batch if getattr(a, side))
+        size_bytes = extent(batch) * packing.size_bytes
+        if self.is_prepared(operand, packing.ring):
+            from hlo.backend.kernels.contraction.prepacking import PrepackedPanels
+
+            strides = tuple((a.size, getattr(a, side)) for a in batch)
+            step = PrepackedPanels(packing, strides, operand.offset)
+            return self.prepare(step, operand.buffer, size_bytes)
+        starts, byte = start_buffers([operand]), self.byte(side)
+        kernel = packing_kernel(packing, batch, operand, side, checks=bool(byte))
+        made = partial(loop_listing.packing, packing, batch, side, operand.read_from)
+        return self.add_before(kernel, operand.buffer, size_bytes, made, (*starts, *byte))

@@ -18,9 +18,7 @@ from hlo.backend.ir.kernel import KernelSequence, KnownLeaves, Sums
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction import loop_listing
 from hlo.backend.kernels.contraction.factor_calls import FactorCalls
-from hlo.backend.kernels.contraction.packing.form import Packing
-from hlo.backend.kernels.contraction.packing.panels import packing_kernel
-from hlo.backend.kernels.contraction.problem.axes import Axes, Contraction, Operand, extent, normal
+from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand, normal
 from hlo.backend.kernels.contraction.problem.buffer_numbers import BufferNumbers
 from hlo.backend.kernels.contraction.problem.offsets import start_buffers
 from hlo.backend.kernels.contraction.problem.result import Epilogue
@@ -97,7 +95,6 @@ class ContractionSequence(FactorCalls):
         self.is_added = False  # to what lies there, of which some stays
         self.keeps_bounds: list[bool] = []  # each product
         # The flag that is set for subnormal numbers in factors that are looked at while copied.
-        self.checking: dict[str, int] = {}
         self.sums: Sums | None = None
 
     def finished(self, contraction: Contraction) -> KernelSequence:
@@ -134,7 +131,7 @@ class ContractionSequence(FactorCalls):
             return self._made()
         is_tiled = self._is_packed_once(c, ring)
         if not is_tiled and (packing := rows_as_numbers(c, ring)) is not None:
-            c = on_rows(c, packing, self._apart(packing, c, "lhs"))
+            c = on_rows(c, packing, self.apart(packing, c, "lhs"))
         if not is_tiled and (split := split_stream(c, ring, self.next_place)) is not None:
             self._add_parts(c, ring, split, others)
         elif not is_tiled and streams(c, ring):
@@ -224,7 +221,7 @@ class ContractionSequence(FactorCalls):
             place = self.in_order(Shape.array(c.rhs.dtype, (c.k, c.n)), (1, 0), c.rhs.buffer)
             return elements_along_depth(c, place).swapped
         packing = columns_along_depth(c, ring)
-        place = self._apart(packing, c, "rhs")
+        place = self.apart(packing, c, "rhs")
         return on_copy(c, packing, place).swapped
 
     def _add_tiles(self, tiles: TilePlan, others: tuple[int, ...]) -> None:
@@ -249,12 +246,12 @@ class ContractionSequence(FactorCalls):
         else:
             packed = partial(loop_listing.tile_packing, tiles)
             kernel = tile_packing_kernel(tiles, checks=checks)
-            read = (*start_buffers([tiles.c.rhs]), *self._byte(right))
+            read = (*start_buffers([tiles.c.rhs]), *self.byte(right))
             blocks = self.add_before(kernel, source, tiles.rhs_bytes, packed, read)
             checks = False
         product = AmxProduct(tiles, self.epilogue, checks=(left in self.checking, checks))
         made = partial(loop_listing.tiles, product)
-        kernel, flag = product.kernel(), self._byte(left) or self._byte(right) * checks
+        kernel, flag = product.kernel(), self.byte(left) or self.byte(right) * checks
         self.keeps_bounds.append(kernel.is_bounded)
         self.call(kernel, made, tiles.c.lhs.buffer, blocks, *others, *starts, *flag)
 
@@ -392,16 +389,10 @@ class ContractionSequence(FactorCalls):
         factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
         made = partial(loop_listing.product, plan, epilogue)
         starts = start_buffers(read_in_memory(plan))
-        byte = () if plan.rhs is Reading.PACKED else self._byte("rhs")
+        byte = () if plan.rhs is Reading.PACKED else self.byte("rhs")
         kernel = product_kernel(plan, epilogue, checks=bool(byte))
         self.keeps_bounds.append(kernel.is_bounded)
         self.call(kernel, made, *factors, *others, *starts, *byte)
-
-    def _byte(self, side: str) -> tuple[int, ...]:
-        """The flag that is set for subnormal numbers, of a factor that is looked at while it is
-        packed.
-        """
-        return (self.checking[side],) if side in self.checking else ()
 
     def _with_prepared(self, plan: ProductPlan) -> ProductPlan:
         """The plan with constants, what a loop keeps, and rows that are copied again and again
@@ -409,19 +400,11 @@ class ContractionSequence(FactorCalls):
         plan = with_prepacked_lhs(plan)
         for side in ("lhs", "rhs"):
             factor: Operand = getattr(plan.contraction, side)
-            if self._is_prepared(factor, plan.ring) or factor.buffer in self.early:
+            if self.is_prepared(factor, plan.ring) or factor.buffer in self.early:
                 plan = packed_ahead(plan, side)
         if self._is_packed_once(plan.contraction, plan.ring):
             plan = replace(plan, rhs=Reading.PACKED)
         return plan
-
-    def _is_prepared(self, factor: Operand, ring: Ring) -> bool:
-        """Whether a factor's numbers become the ring's when the program is compiled."""
-        if not self.is_known(factor.buffer):
-            return False
-        from hlo.backend.kernels.contraction.prepacking import is_prepacked
-
-        return is_prepacked(factor.dtype, ring)
 
     def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """The blocked product; of a long depth in parts."""
@@ -481,20 +464,4 @@ class ContractionSequence(FactorCalls):
         if getattr(plan, side) is not Reading.PACKED:
             return operand.buffer
         packing = plan.lhs_packing if side == "lhs" else plan.rhs_packing
-        return self._apart(packing, plan.contraction, side)
-
-    def _apart(self, packing: Packing, c: Contraction, side: str) -> int:
-        """The place of a factor's panels, which a kernel of their own makes, or the compiler."""
-        operand: Operand = getattr(c, side)
-        batch: Axes = tuple(a for a in c.batch if getattr(a, side))
-        size_bytes = extent(batch) * packing.size_bytes
-        if self._is_prepared(operand, packing.ring):
-            from hlo.backend.kernels.contraction.prepacking import PrepackedPanels
-
-            strides = tuple((a.size, getattr(a, side)) for a in batch)
-            step = PrepackedPanels(packing, strides, operand.offset)
-            return self.prepare(step, operand.buffer, size_bytes)
-        starts, byte = start_buffers([operand]), self._byte(side)
-        kernel = packing_kernel(packing, batch, operand, side, checks=bool(byte))
-        made = partial(loop_listing.packing, packing, batch, side, operand.read_from)
-        return self.add_before(kernel, operand.buffer, size_bytes, made, (*starts, *byte))
+        return self.apart(packing, plan.contraction, side)

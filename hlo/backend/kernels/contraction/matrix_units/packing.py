@@ -1,6 +1,8 @@
-"""Columns for the matrix units, packed by a kernel before the product (amx.py)."""
+"""Columns for the matrix units, packed by a kernel before the product or by its units (amx.py)."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from hlo.backend.ir.arithmetic import add, advanced, split_index, strided, times
 from hlo.backend.ir.control import loop, ranged
@@ -16,6 +18,8 @@ from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, set
 from hlo.backend.lanes.masked import below
 from hlo.backend.lanes.transposed import turned_parts
 from hlo.ir.dtype import DType
+
+Range = tuple[Value, Value]  # The first one, and the one behind the last.
 
 
 def tile_packing_kernel(plan: TilePlan, *, checks: bool = False) -> Kernel:
@@ -49,6 +53,21 @@ def tile_packing_kernel(plan: TilePlan, *, checks: bool = False) -> Kernel:
         bytes_moved=2 * plan.rhs_bytes,
         work=tile_packing_work(plan),
     )
+
+
+def in_groups(w: Writer, pairs: Range, most: int, size: int, body: Callable[[Range], None]) -> None:
+    """body of so many pairs at a time; most: how many there are at most."""
+    if size >= most:
+        body(pairs)
+        return
+    begin, end = pairs
+    groups = w.binary("udiv", w.binary("sub", add(w, end, w.int(size - 1)), begin), w.int(size))
+
+    def at_group(group: Value) -> None:
+        first = add(w, begin, times(w, group, size))
+        body((first, w.intrinsic("llvm.umin", "i64", add(w, first, w.int(size)), end)))
+
+    ranged(w, w.int(0), groups, at_group)
 
 
 def pack_group(

@@ -17,7 +17,12 @@ from hlo.backend.kernels.contraction.matrix_units.amx import (
     TILE_BYTES,
     TilePlan,
 )
-from hlo.backend.kernels.contraction.matrix_units.packing import group_words, pack_group
+from hlo.backend.kernels.contraction.matrix_units.packing import (
+    Range,
+    group_words,
+    in_groups,
+    pack_group,
+)
 from hlo.backend.kernels.contraction.matrix_units.turning import turn_squares
 from hlo.backend.kernels.contraction.matrix_units.work import tile_work
 from hlo.backend.kernels.contraction.problem.axes import merged, only
@@ -31,9 +36,6 @@ from hlo.backend.lanes import masked
 from hlo.backend.lanes.masked import below
 from hlo.backend.lanes.transposed import turned_parts
 from hlo.backend.lanes.types import storage_scalar
-
-Range = tuple[Value, Value]  # The first one, and the one behind the last.
-OfPairs = Callable[[Range], None]
 
 
 class AmxProduct:
@@ -133,7 +135,6 @@ class AmxProduct:
             key = add(w, times(w, b, plan.row_blocks), row_block)
             is_new = w.compare("icmp ne", key, packed_before[0])
             steps = self._within((w.int(0), w.int(plan.steps)), plan.depths, "depth")
-
             if plan.packs_groups:
                 self._pack_and_multiply(base, rows, columns, blocks, steps)
                 return packed_before
@@ -166,7 +167,7 @@ class AmxProduct:
             self._call_packing(base, pairs, steps)
             self._block(self.w.int(0), pairs, columns, blocks, steps)
 
-        self._in_groups(rows, self.plan.row_pairs, self.plan.packed_pairs, at_group)
+        in_groups(self.w, rows, self.plan.row_pairs, self.plan.packed_pairs, at_group)
 
     def _pack_columns(self, b: Value, rows: Range, columns: Range, steps: Range) -> None:
         """Some pairs of tiles of a unit's columns after the other, which meet all rows."""
@@ -182,21 +183,7 @@ class AmxProduct:
             before = w.binary("sub", w.int(0), times(w, tiles[0], plan.strip_bytes))
             self._block(w.int(0), rows, pairs, advanced(w, to, before, "i8"), steps)
 
-        self._in_groups(columns, plan.column_pairs, plan.packed_column_pairs, at_group)
-
-    def _in_groups(self, pairs: Range, most: int, size: int, body: OfPairs) -> None:
-        """body of so many pairs at a time; most: how many there are at most."""
-        if size >= most:
-            body(pairs)
-            return
-        w, (begin, end) = self.w, pairs
-        groups = w.binary("udiv", w.binary("sub", add(w, end, w.int(size - 1)), begin), w.int(size))
-
-        def at_group(group: Value) -> None:
-            first = add(w, begin, times(w, group, size))
-            body((first, w.intrinsic("llvm.umin", "i64", add(w, first, w.int(size)), end)))
-
-        ranged(w, w.int(0), groups, at_group)
+        in_groups(self.w, columns, plan.column_pairs, plan.packed_column_pairs, at_group)
 
     def _within(self, own: Range, size: int, side: str = "") -> Range:
         """What of some pieces of so many elements is between the bounds, where a side has some."""
