@@ -13,13 +13,17 @@
             case "seldom" | "hardly-ever":
                 from package import rare
 
-    TABLE.fill_from(_sources(), _source_of)
+    TABLE.fill_from(_sources, _source_of)
 
 A look-up that finds nothing lets the source run that is known to have the key, if one is, then the
 next one, and looks again: so sources stand in the order in which programs need them. Whatever asks
 for all of it (a loop over the keys, the length) lets them all run. Sources run one at a time, and
 once; what a source imports must not look anything up while it is imported, as the thread that runs
 a source may be waiting for that very import.
+
+A source may be broken off: by an interrupt, or in a forked child whose parent's other thread ran
+it. What it had entered is kept, and the next look-up starts the sources again: a module that is
+imported by then enters nothing a second time.
 """
 
 from __future__ import annotations
@@ -38,23 +42,26 @@ class Entered(dict[K, V]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sources: Iterator[None] = iter(())
+        self._start: Callable[[], Iterator[None]] = lambda: iter(())
+        self._sources = self._start()
         self._source_of: Callable[[K], None] | None = None
         self._lock = lock()
         # What the source that runs has entered: others see it when its modules are whole.
         self._running: dict[K, V] | None = None
+        self._repeatable: set[K] = set()  # what sources that were broken off had entered
 
     def fill_from(
-        self, sources: Iterator[None], source_of: Callable[[K], None] | None = None
+        self, sources: Callable[[], Iterator[None]], source_of: Callable[[K], None] | None = None
     ) -> None:
         """What enters entries, one source between two yields. source_of: runs the source of a key
         alone, where it is known.
         """
-        self._sources, self._source_of = sources, source_of
+        self._start, self._sources, self._source_of = sources, sources(), source_of
 
     def enter(self, key: K, value: V) -> None:
         """Put an entry in; nothing is imported to find out that it is new."""
-        assert not super().__contains__(key), f"two entries for {key}"
+        is_new = not super().__contains__(key) or key in self._repeatable
+        assert is_new, f"two entries for {key}"
         if self._running is None:
             super().__setitem__(key, value)
         else:
@@ -74,11 +81,17 @@ class Entered(dict[K, V]):
         return True
 
     def _ran(self, source: Callable[[], object]) -> object:
-        """What a source returns; its entries are in the table then."""
-        self._running = {}
+        """What a source returns; its entries are in the table then, and those of one that was
+        broken off before.
+        """
+        if self._running is None:
+            self._running = {}
+        else:
+            self._repeatable |= self._running.keys()
+            self._sources = self._start()
         found = source()
-        entries, self._running = self._running, None
-        self.update(entries)
+        self.update(self._running)
+        self._running = None
         return found
 
     def _fill(self) -> None:

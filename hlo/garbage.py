@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +15,7 @@ MOST_PENDING = 500_000  # objects spared before a full collection
 SELDOM = 70_000  # objects made before a collection, in a process of our own
 
 _pending = 0  # objects spared since then
+_resting = False  # whether it is this module that keeps the collector at rest
 
 
 @contextmanager
@@ -27,12 +29,30 @@ def uncollected() -> Iterator[None]:
     if not gc.isenabled():
         yield  # the caller's choice, or an outer stage
         return
-    gc.disable()
+    _rest()
     try:
         yield
     finally:
         _settle(gc.get_count()[0])
+        _wake()
+
+
+def _rest() -> None:
+    global _resting  # of the process, as the collector is
+    gc.disable()
+    _resting = True
+
+
+def _wake() -> None:
+    global _resting
+    if _resting:
+        _resting = False
         gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    # The thread that would end the rest may not be there in the child.
+    os.register_at_fork(after_in_child=_wake)
 
 
 def _settle(made: int) -> None:

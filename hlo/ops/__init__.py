@@ -105,5 +105,5 @@ def _family_of(opcode: str) -> None:
             from hlo.ops import linear_algebra  # noqa: F401
 
 
-OPS.fill_from(_families(), _family_of)
-TARGETS.fill_from(_libraries())
+OPS.fill_from(_families, _family_of)
+TARGETS.fill_from(_libraries)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -22,7 +24,7 @@ def filled() -> tuple[Entered[str, int], list[str]]:
                 table.enter(name, ord(name))
             yield
 
-    table.fill_from(sources())
+    table.fill_from(sources)
     return table, ran
 
 
@@ -72,3 +74,88 @@ def test_threads_find_what_another_thread_enters() -> None:
         with ThreadPoolExecutor(8) as pool:
             assert list(pool.map(table.__getitem__, "cabcabca")) == list(map(ord, "cabcabca"))
         assert ran == ["common", "empty", "rare"]
+
+
+def interrupted(break_off: Callable[[], None]) -> Entered[str, int]:
+    """A table whose second source calls that the first time, between its two entries, as modules
+    that are imported enter what they have once.
+    """
+    table: Entered[str, int] = Entered()
+    modules = {"a": 1, "b": 2, "d": 4}
+
+    def imported(names: str) -> None:
+        for name in names:
+            if name in modules:
+                table.enter(name, modules.pop(name))
+
+    def sources() -> Iterator[None]:
+        imported("a")
+        yield
+        imported("b")
+        if "d" in modules:
+            break_off()
+        imported("d")
+        yield
+
+    table.fill_from(sources, lambda key: imported(key) if key == "b" else None)
+    return table
+
+
+def test_sources_start_again_after_an_interrupt() -> None:
+    interrupts = iter([KeyboardInterrupt])
+
+    def interrupt() -> None:
+        for kind in interrupts:
+            raise kind
+
+    for key in "bd":
+        interrupts = iter([KeyboardInterrupt])
+        table = interrupted(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            table["d"]
+        assert table[key] == "abcd".index(key) + 1
+        assert dict(table) == {"a": 1, "b": 2, "d": 4}
+
+
+def test_a_module_that_an_interrupt_broke_off_enters_again() -> None:
+    table: Entered[str, int] = Entered()
+    interrupts = iter([KeyboardInterrupt])
+
+    def sources() -> Iterator[None]:
+        table.enter("a", 1)
+        for kind in interrupts:
+            raise kind
+        table.enter("b", 2)
+        yield
+
+    table.fill_from(sources)
+    with pytest.raises(KeyboardInterrupt):
+        table["b"]
+    assert dict(table) == {"a": 1, "b": 2}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_starts_the_sources_that_another_thread_was_running() -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        if threading.current_thread() is other:
+            over.wait()
+
+    table = interrupted(wait)
+    other = threading.Thread(target=lambda: table["d"])
+    other.start()
+    begun.wait()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if dict(table) == {"a": 1, "b": 2, "d": 4} else 2
+        finally:
+            os._exit(code)
+    over.set()
+    other.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert dict(table) == {"a": 1, "b": 2, "d": 4}
