@@ -28,7 +28,7 @@ from hlo.source import Span
 
 if TYPE_CHECKING:
     from hlo.backend.ahead_of_time import AheadOfTime
-    from hlo.backend.compilation import Compiled
+    from hlo.backend.compilation import Compilation, Compiled
     from hlo.backend.memory_map import MemoryMap
     from hlo.backend.profile import Profile
     from hlo.backend.timeline import Slice
@@ -368,34 +368,52 @@ def profile(
     module: Module,
     *arguments: object,
     passes: str = "default",
+    mode: str = "strict",
     threads: int | None = None,
+    machine: str | Machine | None = None,
     plans: bool = False,
 ) -> Profile:
     """Where one run's time goes: a row for each step, with its HLO instruction and lines.
 
-    arguments: one per entry parameter; plans: also those of contractions, with their estimates.
-    str() of the result is a table. Raises HloErrors.
+    arguments: one per entry parameter; mode, machine: as for compile; plans: also those of
+    contractions, with their estimates. str() of the result is a table. Raises HloErrors.
     """
-    from hlo.backend.compilation import Compilation
     from hlo.backend.profile import profile as profiled
 
-    verify(module)
-    compilation = Compilation(module, passes=passes, threads=threads)
+    compilation = _timed(module, passes=passes, mode=mode, threads=threads, machine=machine)
     return profiled(compilation, *arguments, plans=plans)
 
 
 def timeline(
-    module: Module, *arguments: object, passes: str = "default", threads: int | None = None
+    module: Module,
+    *arguments: object,
+    passes: str = "default",
+    mode: str = "strict",
+    threads: int | None = None,
+    machine: str | Machine | None = None,
 ) -> tuple[Slice, ...]:
     """One run as slices of time: each step's parts on each thread. Raises HloErrors.
 
-    arguments: one per entry parameter.
+    arguments: one per entry parameter; mode, machine: as for compile.
     """
-    from hlo.backend.compilation import Compilation
     from hlo.backend.timeline import timeline as slices
 
+    compilation = _timed(module, passes=passes, mode=mode, threads=threads, machine=machine)
+    return slices(compilation, *arguments)
+
+
+def _timed(
+    module: Module, *, passes: str, mode: str, threads: int | None, machine: str | Machine | None
+) -> Compilation:
+    """A compilation whose program runs here, with clocks in it."""
+    from hlo.backend.compilation import Compilation
+    from hlo.backend.linking.toolchain import check_runs_here
+
     verify(module)
-    return slices(Compilation(module, passes=passes, threads=threads), *arguments)
+    code_for = None if machine is None else machine_of(machine)
+    if code_for is not None:
+        check_runs_here(code_for)
+    return Compilation(module, passes=passes, mode=mode, threads=threads, machine=code_for)
 
 
 def memory(

@@ -1,6 +1,6 @@
 """What this machine can do at most: bytes read and copied, and f32 operations, each second.
 
-    threads --loops of vector IR, timed--> Limits
+    threads, a machine's instructions --loops of vector IR, timed--> Limits
 
 Bytes are those of main memory, and those of each cache, for what it holds.
 
@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.backend.ir.arithmetic import add, times
 from hlo.backend.ir.called import as_function
@@ -31,6 +32,7 @@ from hlo.backend.linking.compile import objects
 from hlo.backend.linking.jit import Code
 from hlo.backend.linking.toolchain import host_target
 from hlo.ir import dtype as dt
+from hlo.machine import Machine
 from hlo.once import once
 
 MEMORY_BYTES = 1 << 28  # read in a round: it comes from memory everywhere
@@ -88,9 +90,11 @@ class Limits(Struct, frozen=True):
 
 
 @once
-def measured_limits(threads: int) -> Limits:
-    """Measured once in a process, about a second."""
-    target, (read, copy, multiply_add, *_) = host_target(), loops()
+def measured_limits(threads: int, machine: Machine | None = None) -> Limits:
+    """Measured once in a process, about a second. machine: what code may use of this one's
+    instructions; None: all.
+    """
+    target, (read, copy, multiply_add, *_) = target_for(machine), loops(machine)
     lanes = target.vector_bytes // 4
     memory = np.ones(MEMORY_BYTES // 4, np.float32)
     step = CHAINS * lanes
@@ -144,10 +148,16 @@ def matrix_product(target: Target) -> TileProduct | None:
     return next(filter(None, found), None)
 
 
+def target_for(machine: Machine | None) -> Target:
+    """A machine's, whose code runs here; None: this one's."""
+    return host_target() if machine is None else Target(machine)
+
+
 @once
-def loops() -> tuple[Callable[..., None], ...]:
+def loops(machine: Machine | None = None) -> tuple[Callable[..., None], ...]:
     """Those of NAMES, to be called."""
-    code = Code(objects([_module(host_target())])).keep_forever()
+    module = replace(_module(target_for(machine)), machine=machine)
+    code = Code(objects([module])).keep_forever()
     signature = ctypes.CFUNCTYPE(
         None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
     )

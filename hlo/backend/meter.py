@@ -26,10 +26,11 @@ from hlo.backend.limits import (
     Limits,
     loops,
     matrix_product,
+    target_for,
     tile_rows,
     timed_round,
 )  # fmt: skip
-from hlo.backend.linking.toolchain import host_target
+from hlo.machine import Machine
 from hlo.once import once
 
 TILE_SUMS = 1 << 24  # multiply-adds of vectors in a round, some milliseconds
@@ -50,9 +51,11 @@ class Meter:
     processor's caches may hold more than its description counts on.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, machine: Machine | None = None) -> None:
+        """machine: what code may use of this one's instructions; None: all."""
         self._threads = threads
-        target = host_target()
+        target = target_for(machine)
+        self._loops = loops(machine)
         self._machine = target.machine
         self._lanes = self._machine.vector_bytes // 4
         rows, columns = tile_rows(target), TILE_VECTORS * self._lanes
@@ -72,7 +75,7 @@ class Meter:
 
     def round(self) -> None:
         """Measure everything once."""
-        read, _, _, wait, tile, matrix = loops()
+        read, _, _, wait, tile, matrix = self._loops
         source, us = self._memory.ctypes.data, 1e6
         sinks = [sink.ctypes.data for sink in self._sinks]
 

@@ -16,7 +16,6 @@ from msgspec import Struct
 from hlo.backend.entry.timing_ir import TimedStep
 from hlo.backend.ir.kernel import Kernel, Work
 from hlo.backend.ir.work import Speeds, estimated_us
-from hlo.backend.linking.toolchain import host_target
 from hlo.backend.loops.opened import Schedules
 from hlo.backend.loops.schedule import LoopSchedule, Plan
 from hlo.backend.planning.program import KernelStep, Program
@@ -70,7 +69,8 @@ class PlanRow(Struct, frozen=True):
         """As text."""
         yield f"{self.name} {self.opcode} {self.line}: {_beside(self.us, self.estimate_us)}"
         for kernel in self.kernels:
-            yield f"  {_beside(kernel.us, kernel.estimate_us)}"
+            if len(self.kernels) > 1:
+                yield f"  {_beside(kernel.us, kernel.estimate_us)}"
             yield from ("    " + line for line in kernel.lines)
 
 
@@ -84,9 +84,10 @@ def plan_rows(
     timed: Sequence[tuple[TimedStep, Timed]],
     made: Schedules,
     speeds: Mapping[int, Speeds],
+    lanes: int,
 ) -> tuple[PlanRow, ...]:
     """Of instructions one of whose kernels ran and says its work; kernels that never ran are left
-    out. speeds: by the number of threads that work at once.
+    out. speeds: by the number of threads that work at once; lanes: floats of a vector.
     """
     found: dict[Instruction, list[PlanKernel]] = {}
     lines: dict[Instruction, str] = {}
@@ -99,7 +100,7 @@ def plan_rows(
         if kernel.work is not None:
             planned.add(step.instruction)
         readers = program.threads if step.instruction in shared else 1
-        estimate = time.calls * estimate_us(kernel, step, program.threads, speeds, readers)
+        estimate = time.calls * estimate_us(kernel, step, program.threads, speeds, readers, lanes)
         shown = PlanKernel(time.us, estimate, _lines(kernel, made))
         found.setdefault(step.instruction, []).append(shown)
         lines[step.instruction] = time.line
@@ -112,12 +113,16 @@ def plan_rows(
 
 
 def estimate_us(
-    kernel: Kernel, step: KernelStep, threads: int, speeds: Mapping[int, Speeds], readers: int
+    kernel: Kernel,
+    step: KernelStep,
+    threads: int,
+    speeds: Mapping[int, Speeds],
+    readers: int,
+    lanes: int,
 ) -> float:
     """Of one call, what it hands on read by so many threads. A kernel that says no work reads and
     writes a stream.
     """
-    lanes = host_target().vector_bytes // 4
     moved = kernel.bytes_moved
     stream = Work(kernel.flops / lanes, moved=moved, reach=moved, is_stream=True)
     own = speeds[threads if step.chunks > 1 else 1]

@@ -151,7 +151,8 @@ def profile(
     modules, steps = emit_timed(program, timing), timing.steps
     counters = np.zeros((max(1, len(steps)), 2), np.int64)
     executable = compilation.linked(objects(modules), counters)
-    meters = {n: Meter(n) for n in {1, compilation.threads}} if plans else {}
+    machine = compilation.machine
+    meters = {n: Meter(n, machine) for n in {1, compilation.threads}} if plans else {}
     warm_up(lambda: executable(*arguments))
     runs: list[float] = []
     samples: list[np.ndarray] = []
@@ -166,12 +167,13 @@ def profile(
         runs.append((time.perf_counter() - began) * 1e6)
         samples.append(counters.copy())
     spent = np.median(np.stack(samples), axis=0)
-    limits = measured_limits(compilation.threads)
+    limits = measured_limits(compilation.threads, machine)
     us = float(np.median(runs))
     rows = _rows(program, steps, spent, us)
     speeds = {threads: meter.speeds() for threads, meter in meters.items()}
     timed = list(zip(steps, rows, strict=False))
-    found = plan_rows(program, timed, made, speeds) if plans else ()
+    lanes = compilation.target.vector_bytes // 4
+    found = plan_rows(program, timed, made, speeds, lanes) if plans else ()
     rows = sorted(_merged(steps, rows), key=lambda row: -row.us)
     return Profile(us, tuple(rows), limits, found, speeds)
 

@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import hlo
+from hlo.backend.limits import measured_limits
+from hlo.errors import HloError
 from tests.support.command import call
 
 TEXT = """HloModule m
@@ -33,6 +36,24 @@ def test_steps_by_name_and_line(tmp_path: Path) -> None:
     sources = sorted(e["args"]["source"] for e in events)
     assert sources == ["f.py:8", "f.py:9"]  # the first product finishes with tanh
     assert "f.py:9" in call("hlo-run", *words, "--by=source").out
+
+
+@pytest.mark.skipif(hlo.driver.host_machine().architecture != "x86_64", reason="of x86-64")
+def test_a_lesser_machine_is_profiled_beside_its_own_limits(tmp_path: Path) -> None:
+    path, trace = tmp_path / "m.hlo", tmp_path / "t.json"
+    path.write_text(TEXT)
+    words = ["profile", str(path), "--machine=x86-64-v2", "--threads=1"]
+    outcome = call("hlo-run", *words, "--plan", "--mode=fast", f"--trace={trace}")
+    assert outcome.code == 0, outcome.err
+    assert " x 4 lanes" in outcome.out
+    assert " 8 lanes" not in outcome.out
+    assert json.loads(trace.read_text())["traceEvents"]
+    module, ones = hlo.parse(TEXT), np.ones((64, 64), np.float32)
+    lesser = hlo.profile(module, ones, threads=1, machine="x86-64-v2").limits
+    assert lesser is not measured_limits(1)
+    with pytest.raises(HloError, match="expected x86_64") as caught:
+        hlo.profile(module, ones, machine="neoverse-n1")
+    assert caught.value.code == "machine"
 
 
 def test_bench_of_two_modules_says_that_outputs_are_nan(tmp_path: Path) -> None:
