@@ -29,7 +29,8 @@ from hlo.backend.kernels.contraction.problem.ring import Ring, partial_type, rin
 from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK
 from hlo.backend.kernels.contraction.products.parts_nest import parts_schedule
 from hlo.backend.kernels.contraction.products.split_k import parts_sums, sum_kernel
-from hlo.backend.kernels.contraction.vectors.gemv import Axpys, Dots
+from hlo.backend.kernels.contraction.vectors.axpys import Axpys
+from hlo.backend.kernels.contraction.vectors.gemv import Dots
 from hlo.backend.kernels.contraction.vectors.matrix_prefetch import RowPrefetch
 from hlo.backend.kernels.contraction.vectors.plan import vector_sums
 from hlo.backend.kernels.contraction.vectors.streaming import UNITS
@@ -145,7 +146,7 @@ class GemvPair(Axpys):
         """A unit: its rows' dots, and their sums."""
         w = self.w
         self.out_index = times(w, part, self.c.n)
-        self._each_vector(lambda at, mask: self._clear(at))
+        self._each(self._clear)
         first = times(w, part, self.part_groups)
         last = self._least(add(w, first, w.int(self.part_groups)), self.groups_of_rows)
         if not self.has_totals:
@@ -157,7 +158,7 @@ class GemvPair(Axpys):
                 begin = add(w, first, times(w, number, size))
                 end = w.intrinsic("llvm.umin", "i64", add(w, begin, w.int(size)), last)
                 ranged(w, begin, end, self._rows)
-                self._each_vector(lambda at, mask: self._add_to_totals(at))
+                self._each(self._add_to_totals)
 
             count = w.binary("sub", last, first)
             ranged(w, w.int(0), divided(w, add(w, count, w.int(size - 1)), size), block)
@@ -165,7 +166,7 @@ class GemvPair(Axpys):
             is_last = w.compare("icmp eq", part, w.int(self.parts - 1))
             some = w.select(is_last, w.int(1), w.int(0))
             self._once(some, lambda: self._rows(w.int(self.groups_of_rows), self.rest))
-        self._each_vector(self._finish)
+        self._each(self._finish)
 
     def _rows(self, group: Value, rows: int = ROWS) -> None:
         """Some rows through both products."""

@@ -18,7 +18,8 @@ from hlo.backend.loops.schedule import LoopSchedule
 if TYPE_CHECKING:  # of some contractions alone
     from hlo.backend.kernels.contraction.matrix_units.amx import TilePlan
     from hlo.backend.kernels.contraction.matrix_units.product import AmxProduct
-    from hlo.backend.kernels.contraction.vectors.gemv import Axpys, Dots
+    from hlo.backend.kernels.contraction.vectors.axpys import Axpys
+    from hlo.backend.kernels.contraction.vectors.gemv import Dots
     from hlo.backend.kernels.contraction.vectors.word_stream import WordStream
 
 

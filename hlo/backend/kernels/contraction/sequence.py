@@ -79,7 +79,8 @@ from hlo.ir.shape import Shape
 
 if TYPE_CHECKING:  # of some contractions alone
     from hlo.backend.kernels.contraction.matrix_units.amx import TilePlan
-    from hlo.backend.kernels.contraction.vectors.gemv import Axpys, Dots
+    from hlo.backend.kernels.contraction.vectors.axpys import Axpys
+    from hlo.backend.kernels.contraction.vectors.gemv import Dots
 
 
 class ContractionSequence(FactorCalls):

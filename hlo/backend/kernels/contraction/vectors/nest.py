@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from hlo.backend.kernels.contraction.problem.nests import DEPTH, SUMS, batches, cached, stored
 from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK, block_sizes
-from hlo.backend.kernels.contraction.vectors.gemv import Axpys, Dots
+from hlo.backend.kernels.contraction.vectors.axpys import Axpys
+from hlo.backend.kernels.contraction.vectors.gemv import Dots
 from hlo.backend.kernels.contraction.vectors.plan import dots_rows, vector_sums
 from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (

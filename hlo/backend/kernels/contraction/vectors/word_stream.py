@@ -22,8 +22,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from hlo.backend.ir.arithmetic import add, advanced, clipped, divided, times
-from hlo.backend.ir.control import loop, ranged
+from hlo.backend.ir.arithmetic import add, advanced, divided, times
+from hlo.backend.ir.control import ranged
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.problem.addressing import (
@@ -40,7 +40,7 @@ from hlo.backend.kernels.contraction.problem.elements import held
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, set_flag
-from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK
+from hlo.backend.kernels.contraction.vectors.chunks import Chunks
 from hlo.backend.kernels.contraction.vectors.matrix_prefetch import RowPrefetch
 from hlo.backend.kernels.contraction.vectors.plan import (
     CHUNK_BYTES,
@@ -48,7 +48,6 @@ from hlo.backend.kernels.contraction.vectors.plan import (
     LEAST_UNITS,
     WORDS_ROWS,
 )
-from hlo.backend.kernels.contraction.vectors.streaming import Streaming
 from hlo.backend.kernels.contraction.vectors.word_plan import StreamedWords
 from hlo.backend.kernels.contraction.vectors.work import word_stream_work
 from hlo.backend.kernels.contraction.words.words import (
@@ -60,7 +59,7 @@ from hlo.backend.lanes import masked
 WORDS = 4  # Of 16 bytes.
 
 
-class WordStream(Streaming):
+class WordStream(Chunks[int]):
     """The kernel. buffers: lhs's words, rhs, result, what the epilogue reads, starts, the byte if
     it `checks`, scratch.
     """
@@ -76,14 +75,13 @@ class WordStream(Streaming):
         self.vectors = self.dot.group  # Of words, and of sums of a row, in a step.
         self.elements = self.vectors * ring.lanes  # Columns of a step.
         self.depths = _depths(words)
+        self.whole = c.k // self.depths * self.depths
         self.ahead = RowPrefetch.of(c, ring.target.machine)
         steps = -(-c.n // self.elements)
         blocks = -(-self.rows * c.n * ring.scalar_bytes // CHUNK_BYTES)
         if c.batches * blocks < LEAST_UNITS:
             blocks = max(blocks, min(LEAST_UNITS, self._blocks(steps)))
-        self.chunk = -(-steps // blocks) * self.elements
-        self.blocks = -(-c.n // self.chunk)
-        self.has_totals = ring.rounds and c.k > BLOCK
+        self._cut(self.elements, blocks)
         self.scratch_bytes = (1 + self.has_totals) * self.rows * self.chunk * ring.scalar_bytes
 
     def kernel(self) -> Kernel:
@@ -92,34 +90,7 @@ class WordStream(Streaming):
             self._kernel(self._block), work=word_stream_work(self.c, self.ring, self.rows)
         )
 
-    def _block(self, block: Value) -> None:
-        w, c = self.w, self.c
-        start = times(w, block, self.chunk)
-        self.first_column = start
-        self.matrix = self.rhs
-        if isinstance(self.rhs, Value):
-            self.matrix = element_address(w, self.rhs, start, c.rhs.dtype)
-        left = w.binary("sub", w.int(c.n), start)
-        self.count = w.intrinsic("llvm.umin", "i64", left, w.int(self.chunk))
-        self._each_step(self._clear)
-        groups, rest = divmod(c.k, self.depths)
-
-        def block_of_sums(number: Value) -> None:
-            size = BLOCK // self.depths
-            first = times(w, number, size)
-            count = clipped(w, first, size, groups)
-            loop(w, count, [], lambda g, _: self._group(add(w, first, g), self.depths))
-            self._each_step(self._add_to_totals)
-
-        if self.has_totals:
-            ranged(w, w.int(0), w.int(-(-groups // (BLOCK // self.depths))), block_of_sums)
-        elif groups:
-            loop(w, w.int(groups), [], lambda g, _: self._group(g, self.depths))
-        if rest:
-            self._group(w.int(groups), rest)
-        self._each_step(self._finish)
-
-    def _each_step(self, body: Callable[[Value, int], None]) -> None:
+    def _each(self, body: Callable[[Value, int], None]) -> None:
         """body(column within the chunk, how many) for whole steps, then for what is left."""
         w, rest = self.w, self.c.n % self.elements
         whole = divided(w, self.count, self.elements)
@@ -149,14 +120,13 @@ class WordStream(Streaming):
     def _zeros(self) -> list[Value]:
         return [self.w.zero(self.ring.vector)] * self.vectors
 
-    def _clear(self, at: Value, _: int) -> None:
+    def _clear(self, at: Value, count: int) -> None:
         for row in range(self.rows):
             self._put(row, at, self._zeros())
             if self.has_totals:
                 self._put(row, at, self._zeros(), of_totals=True)
 
-    def _add_to_totals(self, at: Value, _: int) -> None:
-        """A block's sums; the next one begins with zeros."""
+    def _add_to_totals(self, at: Value, count: int) -> None:
         for row in range(self.rows):
             self._put(row, at, self._whole(row, at), of_totals=True)
             self._put(row, at, self._zeros())
@@ -204,7 +174,7 @@ class WordStream(Streaming):
                 self._put(r, at, sums)
 
         with outside(rows[0]):
-            self._each_step(at_step)
+            self._each(at_step)
         return []
 
     def _rows(self, number: Value, depths: int) -> list[Place]:
