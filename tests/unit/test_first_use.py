@@ -31,7 +31,7 @@ CHANGED = {
     "backend/math/term.py _definitions": "a text, the same whoever writes it",
     "analysis/leaves.py _known": "checked after it is found; the same whoever counts",
     "garbage.py _pending": "a count that says when to collect",
-    "garbage.py _resting": "beside the collector that it is about, one per process; at worst it collects",
+    "garbage.py _resting": "as the collector's own state; at worst it collects",
     "once.py _locks": "a set of weak references",
     "parser/actions.py _idle": "a stack: what is taken from it is one thread's",
     "passes/rewriting.py RULES": "entered while modules are imported",
