@@ -112,7 +112,7 @@ ALLOWED = {
         backend.kernels.contraction.vectors.gemv.Dots._over_depth*3
         backend.kernels.contraction.microkernels.microkernel._in_blocks*2
         backend.kernels.contraction.microkernels.microkernel._over_depth*3
-        backend.loops.domain._boxes*2 backend.kernels.scatter.scatter._Build._positions*3
+        backend.loops.domain._boxes*2 backend.kernels.scatter.scatter._Build._each_position*4
         backend.kernels.scatter.scatter._Build._window*3
         backend.kernels.scatter.select_scatter._Build._steps*2
         backend.kernels.scatter.select_scatter._Build._windows*2

@@ -44,10 +44,10 @@ def kernel_makers(
         case KernelFamily.SORT:
             return _sorting(instruction)
         case KernelFamily.SCATTER:
-            from hlo.backend.kernels.scatter.scatter import scatter_kernel
+            from hlo.backend.kernels.scatter.scatter import scatter_kernels
             from hlo.backend.kernels.scatter.wide import wide_scatter_kernels
 
-            return (wide_scatter_kernels, scatter_kernel)
+            return (wide_scatter_kernels, scatter_kernels)
         case KernelFamily.WINDOW:
             return (*_windows(instruction), *_fused())
         case kind if makers := _of_matrices_or_call(kind):

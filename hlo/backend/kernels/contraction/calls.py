@@ -54,7 +54,7 @@ class Calls:
 
     def other(self, flag: int) -> int:
         """A byte that says the opposite of a flag."""
-        from hlo.backend.kernels.contraction.check_flag import FLAG_BYTES, other_flag_kernel
+        from hlo.backend.kernels.check_flag import FLAG_BYTES, other_flag_kernel
 
         place = self.next_place
         self.temporaries.append(FLAG_BYTES)
@@ -94,7 +94,7 @@ class Calls:
         before: int | None = None,
     ) -> int:
         """checks: kernels, the factors that they check, and what for."""
-        from hlo.backend.kernels.contraction.check_flag import (
+        from hlo.backend.kernels.check_flag import (
             FLAG_BYTES,
             cleared_flag_kernel,
             copied_flag_kernel,

@@ -12,7 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import KernelCall, KernelSequence
-from hlo.backend.kernels.contraction.check_flag import FLAG_BYTES, cleared_flag_kernel
+from hlo.backend.kernels.check_flag import FLAG_BYTES, cleared_flag_kernel
 from hlo.backend.kernels.contraction.convolutions.form import Form
 from hlo.backend.kernels.contraction.convolutions.repair import repair_kernel
 from hlo.backend.kernels.contraction.convolutions.repair_check import (

@@ -11,10 +11,9 @@ and any split gives the same bits.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.analysis.blocking import number
 from hlo.analysis.scatters import computed_scatter
@@ -22,46 +21,79 @@ from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.arithmetic import add, times
 from hlo.backend.ir.functions import BEGIN, END
-from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.scatter.computed import (
-    COMPUTED_PART,
     ComputedUpdates,
     computed_lanes,
-    computed_parts,
     members,
 )
-from hlo.backend.kernels.scatter.window import Loop, joined, pieces
+from hlo.backend.kernels.scatter.form import ScatterForm
+from hlo.backend.kernels.scatter.window import pieces
 from hlo.backend.lanes import types
-from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.nest import Bound, Nest
 from hlo.backend.lanes.open_loops import known_or, when
 from hlo.backend.lanes.types import Lanes, parts
 from hlo.backend.loops.schedule import Plan
-from hlo.indexing.affine import row_major_strides
-from hlo.indexing.queries import written_dims
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32, DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.indexing import ScatterAttributes
 
-_PART = 128  # Elements of the innermost window dimension that are worth a unit.
-_MOST_PARTS = 16
 # Single elements of one round of the loop: an element is as little work as the loop around it.
 _TOGETHER = 4
 
 
-def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
-    """The kernel of a scatter."""
-    w, whole = Writer(), instruction
-    instruction = computed_scatter(whole) or whole
-    is_computing = whole is not instruction
-    form = _ScatterForm.of(instruction, is_computing=is_computing)
+def scatter_kernels(instruction: Instruction, target: Target) -> Kernel | KernelSequence:
+    """The kernel of a scatter, or where positions may be shared out the one that looks at indices
+    before it.
+    """
+    scatter = computed_scatter(instruction) or instruction
+    count = len(scatter.operands) // 2
+    leaves = len(instruction.operands) + count
+    calls, temporaries = scatter_calls(instruction, target, tuple(range(leaves)), leaves)
+    if not temporaries:
+        return calls[-1].kernel
+    return KernelSequence(calls, temporaries, must_alias=calls[-1].kernel.must_alias)
+
+
+def scatter_calls(
+    instruction: Instruction, target: Target, buffers: tuple[int, ...], place: int
+) -> tuple[tuple[KernelCall, ...], tuple[int, ...]]:
+    """The calls of a scatter on buffers of operands and results, the last of which combines, and
+    the sizes of temporaries, the first of which has the number `place`.
+    """
+    scatter = computed_scatter(instruction) or instruction
+    form = ScatterForm.of(scatter, is_computing=scatter is not instruction)
+    if target.is_alone or target.is_small or not form.may_have_runs:
+        return (KernelCall(_kernel(instruction, scatter, form, target), buffers),), ()
+    from hlo.backend.kernels.check_flag import FLAG_BYTES, cleared_flag_kernel
+    from hlo.backend.kernels.scatter.runs import unsorted_flag_kernel  # long scatters have runs
+
+    at = len(scatter.operands) // 2
+    indices = scatter.operands[at]
+    if form.is_computing:
+        at = number(indices)
+    check = unsorted_flag_kernel(form.positions[0], indices.shape.dtype, target)
+    made = _kernel(instruction, scatter, replace(form, has_runs=True), target)
+    calls = (
+        KernelCall(cleared_flag_kernel(), (place,)),
+        KernelCall(check, (buffers[at], place)),
+        KernelCall(made, (*buffers, place)),
+    )
+    return calls, (FLAG_BYTES,)
+
+
+def _kernel(
+    whole: Instruction, instruction: Instruction, form: ScatterForm, target: Target
+) -> Kernel:
+    """whole: the scatter, or the fusion of it and what makes its updates."""
+    w = Writer()
     build = _Build(Nest(w, target), whole, instruction, form)
     build.emit()
     w.ret()
     updates = instruction.operands[build.count + 1 :]
-    each = 1 + members(updates[0]) if is_computing else 1
+    each = 1 + members(updates[0]) if form.is_computing else 1
     elements = each * sum(u.shape.size for u in updates)
     made = Kernel(
         w.function(has_entry=True),
@@ -75,148 +107,11 @@ def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
     return target.shown(made, lambda: Plan((form.text,)))
 
 
-class _Start(Struct, frozen=True):
-    """Where operand dimension `dim` starts: an index component, or a batch coordinate.
-
-    limit: the greatest start with the window inside; negative: the window never fits.
-    """
-
-    stride: int
-    limit: int
-    component: int | None
-    position: int  # Where the batch coordinate stands among the scatter loops.
-
-
-class _ScatterForm(Struct, frozen=True):
-    """positions: the scatter loops' sizes; update_strides, index_strides: per scatter loop;
-    update_dims: the updates' dimensions that they are.
-    """
-
-    positions: tuple[int, ...]
-    update_dims: tuple[int, ...]
-    update_strides: tuple[int, ...]
-    index_strides: tuple[int, ...]
-    component_stride: int
-    starts: tuple[_Start, ...]
-    window: tuple[Loop, ...]
-    is_plain: bool  # One operand, of real numbers.
-    is_sorted: bool
-    is_computing: bool  # Updates are made here.
-
-    @property
-    def is_batched(self) -> bool:
-        """Whether the outermost loop over positions is a batch: its windows meet no other's."""
-        is_batch = any(start.position == 0 for start in self.starts)
-        return is_batch and self.positions[0] > 1
-
-    @property
-    def units(self) -> int:
-        """Batches, or parts of the innermost window dimension."""
-        if not math.prod(self.positions):
-            return 1
-        if self.is_batched:
-            return self.positions[0]
-        if not self.window:
-            return 1
-        if not self.is_computing:
-            return max(1, min(_MOST_PARTS, self.window[-1].size // _PART))
-        parted = self.window[0 if self.is_split_outside else -1].size
-        return computed_parts(math.prod(loop.size for loop in self.window), parted, _MOST_PARTS)
-
-    @property
-    def is_split_outside(self) -> bool:
-        """Whether units are parts of the outermost window dimension, where they compute and the
-        innermost one is too short to be parted.
-        """
-        is_short = len(self.window) > 1 and self.window[-1].size < 2 * COMPUTED_PART
-        return self.is_computing and is_short
-
-    @property
-    def may_fit(self) -> bool:
-        """Whether any window lies inside."""
-        return all(start.limit >= 0 for start in self.starts if start.component is not None)
-
-    @property
-    def is_in_registers(self) -> bool:
-        """Whether single elements that were just combined stay in a register for the next ones:
-        where neighbours are likely to be the same, as sorted ones are, and pairs (distances between
-        rows and columns). Where they never are, asking takes half as long again.
-        """
-        indexed = any(start.component is not None for start in self.starts)
-        loops = len(self.positions) - self.is_batched  # batches are units
-        is_row = loops > 0 and self.positions[-1] > 1
-        is_likely = self.is_sorted or loops > 1
-        is_element = self.is_plain and not self.window and self.may_fit
-        return is_element and indexed and is_row and is_likely
-
-    @property
-    def text(self) -> str:
-        """What it says, in a line."""
-        batch_dims = " x ".join(map(str, self.positions)) or "1"
-        window = " x ".join(str(loop.size) for loop in self.window) or "1"
-        order = "side by side in the first, else " if self.is_batched else ""
-        kept = ", the last in a register" if self.is_in_registers else ""
-        made = ", computed where they are combined" if self.is_computing else ""
-        windows = f"{batch_dims} windows of {window} elements{made}"
-        return f"scatter: {windows}, {order}one after the other{kept}"
-
-    @staticmethod
-    def of(instruction: Instruction, *, is_computing: bool = False) -> _ScatterForm:
-        """What the attributes say about loops and strides."""
-        count = len(instruction.operands) // 2
-        dims = instruction.operands[0].shape.dims
-        index_dims = instruction.operands[count].shape.dims
-        update_dims = instruction.operands[count + 1].shape.dims
-        attrs: ScatterAttributes[Computation] = ScatterAttributes.of(instruction.attributes)
-        window_dims, vector = attrs.update_window_dims, attrs.index_vector_dim
-        scatter_dims = [d for d in range(len(update_dims)) if d not in window_dims]
-        batch_dims = [d for d in range(len(index_dims)) if d != vector]
-        update_strides, index_strides = (
-            row_major_strides(update_dims),
-            row_major_strides(index_dims),
-        )
-        along = {d: k for d, k in enumerate(written_dims(instruction)) if k is not None}
-        spread = {d: k for d, k in along.items() if k in window_dims}
-        sizes = {d: update_dims[k] for d, k in spread.items()}
-        window = [
-            Loop(update_dims[k], row_major_strides(dims)[d], update_strides[k], k)
-            for d, k in spread.items()
-        ]
-        batches = {d: scatter_dims.index(k) for d, k in along.items() if k in scatter_dims}
-        return _ScatterForm(
-            tuple(update_dims[d] for d in scatter_dims),
-            tuple(scatter_dims),
-            tuple(update_strides[d] for d in scatter_dims),
-            tuple(index_strides[d] for d in batch_dims),
-            index_strides[vector] if vector < len(index_dims) else 0,
-            _starts(attrs, dims, sizes, batches),
-            tuple(loop for loop in window if loop.size != 1) if is_computing else joined(window),
-            is_plain=count == 1 and not instruction.operands[0].shape.dtype.is_complex,
-            is_sorted=attrs.indices_are_sorted,
-            is_computing=is_computing,
-        )
-
-
-def _starts(
-    attrs: ScatterAttributes[Computation],
-    dims: Sequence[int],
-    sizes: dict[int, int],
-    batches: dict[int, int],
-) -> tuple[_Start, ...]:
-    strides = row_major_strides(dims)
-    indexed = [
-        _Start(strides[d], dims[d] - sizes.get(d, 1), component, -1)
-        for component, d in enumerate(attrs.scatter_dims_to_operand_dims)
-    ]
-    batched = (_Start(strides[d], dims[d] - 1, None, k) for d, k in batches.items())
-    return (*indexed, *batched)
-
-
 class _Build:
     """The kernel under construction."""
 
     def __init__(
-        self, nest: Nest, whole: Instruction, instruction: Instruction, form: _ScatterForm
+        self, nest: Nest, whole: Instruction, instruction: Instruction, form: ScatterForm
     ) -> None:
         """whole: the scatter, or the fusion of it and what makes its updates."""
         self.nest = nest
@@ -246,12 +141,18 @@ class _Build:
         self.elemental = elemental_of(nest, self.lanes)
         self.operands = [nest.w.buffer_address(first + k) for k in range(self.count)]
         self.indices = nest.w.buffer_address(self.leaves[-1])
+        if form.has_runs:
+            self.flag = nest.w.buffer_address(first + self.count)
+        self.range: list[Value] = []  # Of positions, where these are not all.
 
     def emit(self) -> None:
         """Units, positions, then the window."""
         form = self.form
         if form.is_batched:
             self._positions(0, (self.nest.w.int(0), self.nest.w.int(0), ()), None)
+            return
+        if form.has_runs:
+            self._runs()
             return
         if form.units == 1:
             some = self.nest.w.compare("icmp slt", BEGIN, END)
@@ -272,6 +173,22 @@ class _Build:
 
         self._unit((bound(BEGIN), bound(END)))
 
+    def _runs(self) -> None:
+        """Positions of units that are runs of equal indices, where these are sorted."""
+        from hlo.backend.kernels.scatter.runs import positions_of
+
+        form, w = self.form, self.nest.w
+        begin = w.int(0), w.int(0), ()
+        is_long, *self.range = positions_of(
+            self.nest, form.units, form.positions[0], self.flag, self._component
+        )
+        if not (form.is_element and self.kinds[0].is_float):
+            self._each_position(0, begin, None)
+            return
+        is_short = w.binary("xor", is_long, w.int(1, "i1"))
+        when(self.nest, is_long, lambda: self._in_registers(begin))
+        when(self.nest, is_short, lambda: self._each_position(0, begin, None))
+
     def _unit(self, span: tuple[Value, Value] | None) -> None:
         w = self.nest.w
         self._positions(0, (w.int(0), w.int(0), ()), span)
@@ -283,13 +200,23 @@ class _Build:
         span: tuple[Value, Value] | None,
     ) -> None:
         """The loops over scatter positions; at: offsets in updates and indices, coordinates."""
-        form, w = self.form, self.nest.w
+        form = self.form
         if depth == len(form.positions):
             self._position(*at, span)
             return
         if depth == len(form.positions) - 1 and form.is_in_registers:
             self._in_registers(at)
-            return
+        else:
+            self._each_position(depth, at, span)
+
+    def _each_position(
+        self,
+        depth: int,
+        at: tuple[Value, Value, tuple[Value, ...]],
+        span: tuple[Value, Value] | None,
+    ) -> None:
+        """One of these loops."""
+        form, w = self.form, self.nest.w
 
         def each(i: Value, _: list[Value]) -> list[Value]:
             update = add(w, at[0], times(w, i, form.update_strides[depth]))
@@ -302,17 +229,28 @@ class _Build:
         if depth == 0 and form.is_batched:
             self.nest.loop(BEGIN, END, 1, [], each)
             return
-        count = form.positions[depth]
-        is_element = depth == len(form.positions) - 1 and not form.window
-        whole = count - count % _TOGETHER if is_element and form.may_fit else 0
+        low, high = self.range or (0, form.positions[depth])
+        whole = low
+        if depth == len(form.positions) - 1 and not form.window and form.may_fit:
+            whole = self._whole(low, high)
 
         def several(i: Value, _: list[Value]) -> list[Value]:
             for k in range(_TOGETHER):
                 each(add(w, i, w.int(k)), [])
             return []
 
-        self.nest.loop(0, whole, _TOGETHER, [], several)
-        self.nest.loop(whole, count, 1, [], each)
+        if whole is not low:
+            self.nest.loop(low, whole, _TOGETHER, [], several)
+        self.nest.loop(whole, high, 1, [], each)
+
+    def _whole(self, low: Bound, high: Bound) -> Bound:
+        """Where the last _TOGETHER positions end."""
+        if isinstance(low, int) and isinstance(high, int):
+            return high - (high - low) % _TOGETHER
+        w = self.nest.w
+        first, last = (b if isinstance(b, Value) else w.int(b) for b in (low, high))
+        length = w.binary("and", w.binary("sub", last, first), w.int(-_TOGETHER))
+        return add(w, first, length)
 
     def _in_registers(self, at: tuple[Value, Value, tuple[Value, ...]]) -> None:
         """The innermost loop over positions of single elements, one that was just combined in a
@@ -348,7 +286,8 @@ class _Build:
             return [w.select(inside, offset, last), known_or(self.nest, is_outside, raw, combine)]
 
         start = [w.int(-1), w.zero(storage)]
-        self.nest.loop(0, form.positions[-1], 1, start, each)
+        low, high = self.range or (0, form.positions[-1])
+        self.nest.loop(low, high, 1, start, each)
 
     def _position(
         self,

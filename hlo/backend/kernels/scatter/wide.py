@@ -16,7 +16,7 @@ from hlo.attributes.window import Window
 from hlo.backend.ir.kernel import KernelCall, KernelSequence
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.fused_loops import fused_kernel
-from hlo.backend.kernels.scatter.scatter import scatter_kernel
+from hlo.backend.kernels.scatter.scatter import scatter_calls
 from hlo.backend.kernels.scatter.select_scatter import select_and_scatter_kernel
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32
@@ -83,13 +83,16 @@ def _sequence(
     operands = tuple(place.get(k, k) for k in range(leaves))
     results = tuple(place.get(k, leaves + k) for k in range(count))
     calls = [KernelCall(fused_kernel(wide[k], target), (k, at)) for k, at in place.items()]
-    calls.append(KernelCall(scatter_kernel(scatter, target), (*operands, *results)))
+    scattering, flags = scatter_calls(
+        scatter, target, (*operands, *results), leaves + count + len(converted)
+    )
+    calls += scattering
     for k in rounded:
         narrow = _converted(wide[k], given[k].shape.dtype.name)
         calls.append(KernelCall(fused_kernel(narrow, target), (place[k], leaves + k)))
     return KernelSequence(
         tuple(calls),
-        tuple(wide[k].shape.size_bytes for k in converted),
+        (*(wide[k].shape.size_bytes for k in converted), *flags),
         in_place=frozenset((k, k) for k in rounded),
         must_alias=frozenset((k, k) for k in range(count) if k not in rounded),
     )

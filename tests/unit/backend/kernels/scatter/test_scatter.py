@@ -7,10 +7,13 @@ import zlib
 import numpy as np
 import pytest
 
-from hlo.backend.kernels.scatter.scatter import _ScatterForm, scatter_kernel
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.kernels.scatter.form import ScatterForm
+from hlo.backend.kernels.scatter.scatter import scatter_kernels
 from hlo.backend.linking.toolchain import host_target
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir import dtype as dt
+from hlo.ir.instruction import Instruction
 from hlo.parser.parse import parse
 from tests.support.hlo_values import mixed_values, same_values
 from tests.support.kernel_jit import kernel_function
@@ -32,6 +35,13 @@ def combiner(dtype: str, opcode: str) -> str:
         f"f {{\n  a = {dtype}[] parameter(0)\n  b = {dtype}[] parameter(1)\n"
         f"  ROOT r = {dtype}[] {opcode}(a, b)\n}}"
     )
+
+
+def only_kernel(root: Instruction) -> Kernel:
+    """Of a scatter that is too short to have runs."""
+    made = scatter_kernels(root, host_target())
+    assert isinstance(made, Kernel)
+    return made
 
 
 def check(
@@ -57,7 +67,7 @@ def check(
     low = -2 if i.dtype.is_signed else 0  # some windows stick out
     indices = rng.integers(low, x.dims[0] + 2, i.dims).astype(i.dtype.numpy)
     operands = (values[0], indices, values[1])
-    got = kernel_function(root, scatter_kernel(root, host_target()), ranges)(*operands)
+    got = kernel_function(root, only_kernel(root), ranges)(*operands)
     want = np.asarray(evaluate(module, *operands))
     if exact:
         assert same_values(got[0], want).all()
@@ -174,7 +184,7 @@ def test_several_operands_and_any_combiner_in_order() -> None:
     y, v = (rng.integers(0, 99, s).astype(np.int32) for s in ((6, 40), (2, 2, 40)))
     indices = np.array([[[3], [3]], [[1], [3]]], np.int32)
     operands = (x, y, indices, u, v)
-    got = kernel_function(root, scatter_kernel(root, host_target()), 2)(*operands)
+    got = kernel_function(root, only_kernel(root), 2)(*operands)
     np.testing.assert_array_equal(got[0][3], 100 * u[0, 0] + 10 * u[0, 1] + u[1, 1])
     for result, want in zip(got, evaluate(module, *operands), strict=True):
         np.testing.assert_array_equal(result, want)
@@ -209,7 +219,7 @@ def test_what_was_just_combined_stays_in_a_register_where_the_next_is_likely_the
             f"  u = {updates} parameter(2)\n"
             f"  ROOT s = {table} scatter(x, i, u), {attributes}, to_apply=f\n}}\n"
         )
-        return _ScatterForm.of(module.entry.root).text
+        return ScatterForm.of(module.entry.root).text
 
     assert "in a register" in text("s32[7,50]", "f32[7,50]", PAIRS)
     assert "in a register" in text("s32[90,1]", "f32[90]", SORTED)

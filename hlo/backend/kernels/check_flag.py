@@ -1,4 +1,4 @@
-"""Check flag: by it kernels that check factors tell those that make a product once more."""
+"""Check flag: by it kernels that check what they read tell those that run after them."""
 
 from __future__ import annotations
 
