@@ -65,7 +65,7 @@ class ScatterForm(Struct, frozen=True):
             return 1
         if self.is_batched:
             return self.positions[0]
-        if self.has_runs:
+        if self.has_runs and not self.has_parts:
             return min(_MOST_RUNS, self.elements // _RUNS_PART)
         if not self.window:
             return 1
@@ -80,13 +80,19 @@ class ScatterForm(Struct, frozen=True):
         return math.prod(self.positions) * math.prod(loop.size for loop in self.window)
 
     @property
+    def has_parts(self) -> bool:
+        """Whether units may be parts of the innermost window dimension."""
+        return bool(self.window) and self.window[-1].size >= 2 * _PART
+
+    @property
     def may_have_runs(self) -> bool:
         """Whether positions may be shared out where neighbours' indices differ: one loop over
-        positions, each with one index, whose windows meet only where that is the same.
+        positions, each with one index, whose windows meet only where that is the same. Rows that
+        are computed are shared out, if they are long, whether indices are sorted or not.
         """
         indexed = [start for start in self.starts if start.component is not None]
         is_row = len(self.positions) == 1 and len(indexed) == len(self.starts) == 1
-        if not (is_row and self.may_fit and self.units == 1):
+        if not (is_row and self.may_fit) or (self.is_computing and self.units > 1):
             return False
         is_dense = self.index_strides[-1] == 1
         return is_dense and indexed[0].is_alone and self.elements >= _LEAST_OF_RUNS
@@ -130,6 +136,7 @@ class ScatterForm(Struct, frozen=True):
         kept = ", the last in a register" if self.is_in_registers else ""
         if self.has_runs:
             order = "runs of equal indices side by side where they are sorted, else "
+            order += "parts of the window side by side, " if self.has_parts else ""
         made = ", computed where they are combined" if self.is_computing else ""
         windows = f"{batch_dims} windows of {window} elements{made}"
         return f"scatter: {windows}, {order}one after the other{kept}"

@@ -1,17 +1,20 @@
 """Runs: positions of a scatter that name one index, one after the other, where indices are sorted.
 
     indices --unsorted_flag_kernel--> a byte: 0 where each is at least the one before it
-    units, the byte --positions_of--> their positions, from the begin of a run to that of another
+    units, the byte --share_of--> their positions, from the begin of a run to that of another
 
 Windows at different indices meet nowhere, and sorted indices have equal ones side by side. So units
 that begin and end where an index differs from the one before it combine what no other unit does, in
 the order of positions: any split gives the bits that one thread would give. Whether indices are
-sorted is looked at, whatever a program says of them; those that are not are one unit.
+sorted is looked at, whatever a program says of them; with others units are parts of long rows, or
+all is the first unit's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+from msgspec import Struct
 
 from hlo.backend.ir.arithmetic import add, times
 from hlo.backend.ir.control import ranged, when
@@ -19,6 +22,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.scatter.form import ScatterForm
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import repeat_while
@@ -67,13 +71,23 @@ def unsorted_flag_kernel(count: int, dtype: DType, target: Target) -> Kernel:
     return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=count * dtype.item_bytes)
 
 
-def positions_of(
-    nest: Nest, units: int, count: int, flag: Value, index_at: Callable[[Value], Value]
-) -> tuple[Value, Value, Value]:
-    """Whether runs are long, and the positions of the units BEGIN to END, the first one and the one
-    behind the last, of so many units that share so many positions.
+class Share(Struct, frozen=True):
+    """The positions of units BEGIN to END: the first one, and the one behind the last. is_sorted:
+    whether indices are; is_long: and their runs are long.
     """
-    w, size = nest.w, -(-count // units)
+
+    begin: Value
+    end: Value
+    is_sorted: Value
+    is_long: Value
+
+
+def share_of(
+    nest: Nest, form: ScatterForm, flag: Value, index_at: Callable[[Value], Value]
+) -> Share:
+    """flag: of unsorted_flag_kernel; index_at: the index of a position."""
+    w, count = nest.w, form.positions[0]
+    size = -(-count // form.units)
     is_sorted = w.compare("icmp eq", w.load(flag, "i8", 1), w.int(0, "i8"))
     low, high = (
         w.intrinsic("llvm.umin", "i64", times(w, bound, size), w.int(count))
@@ -101,13 +115,14 @@ def positions_of(
     begin = run_begin(low, w.select(is_searched, high, low))
     some = w.binary("and", is_sorted, w.compare("icmp slt", begin, high))
     end = run_begin(high, w.select(some, w.int(count), high))
-    # Unsorted ones are all the first unit's.
-    alone = w.select(is_first, w.int(count), w.int(0))
+    unsorted_end = w.int(count)  # of all units, which have parts of the window
+    if not form.has_parts:
+        unsorted_end = w.select(is_first, unsorted_end, w.int(0))
     begin = w.select(is_sorted, begin, w.int(0))
-    end = w.select(is_sorted, w.select(some, end, begin), alone)
+    end = w.select(is_sorted, w.select(some, end, begin), unsorted_end)
     last = w.intrinsic("llvm.smax", "i64", w.binary("sub", end, w.int(1)), w.int(0))
     first = w.intrinsic("llvm.smin", "i64", begin, w.int(count - 1))
     named = add(w, w.binary("sub", index_at(last), index_at(first)), w.int(1))
     length = w.binary("udiv", w.binary("sub", end, begin), w.int(_LONG))
     is_long = w.binary("and", is_sorted, w.compare("icmp ule", named, length))
-    return is_long, begin, end
+    return Share(begin, end, is_sorted, is_long)

@@ -5,13 +5,14 @@
 
 The result is the operand's memory (the plan copies it first if it is still needed). Positions run
 in order, so that duplicates combine as the reference does. The units of the kernel are batches, if
-the outermost loop counts those, or, where windows are long, parts of the window: they never meet,
-and any split gives the same bits.
+the outermost loop counts those, or, where windows are long, parts of the window, or runs of equal
+indices (runs.py): they never meet, and any split gives the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -39,6 +40,9 @@ from hlo.backend.loops.schedule import Plan
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32, DType
 from hlo.ir.instruction import Instruction
+
+if TYPE_CHECKING:
+    from hlo.backend.kernels.scatter.runs import Share
 
 # Single elements of one round of the loop: an element is as little work as the loop around it.
 _TOGETHER = 4
@@ -143,7 +147,7 @@ class _Build:
         self.indices = nest.w.buffer_address(self.leaves[-1])
         if form.has_runs:
             self.flag = nest.w.buffer_address(first + self.count)
-        self.range: list[Value] = []  # Of positions, where these are not all.
+        self.share: Share | None = None  # Of positions, where these are not all.
 
     def emit(self) -> None:
         """Units, positions, then the window."""
@@ -158,36 +162,53 @@ class _Build:
             some = self.nest.w.compare("icmp slt", BEGIN, END)
             when(self.nest, some, lambda: self._unit(None))
             return
-        units, w = form.units, self.nest.w
-        size = form.window[0 if form.is_split_outside else -1].size
-        # A call's range of units is one run of a window dimension; of the innermost one its ends
-        # are whole vectors, so that a split changes no lane's neighbours.
-        lanes = 1 if form.is_split_outside else self.lanes
-        step = -(-size // units // lanes) * lanes
+        self._unit(self._columns())
+
+    def _columns(self) -> tuple[Value, Value]:
+        """A call's range of units as a run of a window dimension; of the innermost one its ends are
+        whole vectors, so that a split changes no lane's neighbours.
+        """
+        w, units = self.nest.w, self.form.units
+        is_outside = self.form.is_split_outside
+        size, lanes = (
+            self.form.window[0 if is_outside else -1].size,
+            1 if is_outside else self.lanes,
+        )
+        part = -(-size // units // lanes) * lanes
 
         def bound(unit: Value) -> Value:
-            reached = w.binary("mul", unit, w.int(step))
+            reached = w.binary("mul", unit, w.int(part))
             last = w.compare("icmp eq", unit, w.int(units))
             capped = w.intrinsic("llvm.umin", "i64", reached, w.int(size))
             return w.select(last, w.int(size), capped)
 
-        self._unit((bound(BEGIN), bound(END)))
+        return bound(BEGIN), bound(END)
 
     def _runs(self) -> None:
-        """Positions of units that are runs of equal indices, where these are sorted."""
-        from hlo.backend.kernels.scatter.runs import positions_of
+        """Units that are runs of equal indices, where these are sorted."""
+        from hlo.backend.kernels.scatter.runs import share_of
 
         form, w = self.form, self.nest.w
-        begin = w.int(0), w.int(0), ()
-        is_long, *self.range = positions_of(
-            self.nest, form.units, form.positions[0], self.flag, self._component
-        )
+        zero = w.int(0)
+        begin = zero, zero, ()
+        self.share = share = share_of(self.nest, form, self.flag, self._component)
+        if form.has_parts:
+            low, high = self._columns()
+            last = w.select(share.is_sorted, w.int(form.window[-1].size), high)
+            self._each_position(0, begin, (w.select(share.is_sorted, zero, low), last))
+            return
         if not (form.is_element and self.kinds[0].is_float):
             self._each_position(0, begin, None)
             return
-        is_short = w.binary("xor", is_long, w.int(1, "i1"))
-        when(self.nest, is_long, lambda: self._in_registers(begin))
+        is_short = w.binary("xor", share.is_long, w.int(1, "i1"))
+        when(self.nest, share.is_long, lambda: self._in_registers(begin))
         when(self.nest, is_short, lambda: self._each_position(0, begin, None))
+
+    def _range(self, depth: int) -> tuple[Bound, Bound]:
+        """A loop's positions."""
+        if self.share is None:
+            return 0, self.form.positions[depth]
+        return self.share.begin, self.share.end
 
     def _unit(self, span: tuple[Value, Value] | None) -> None:
         w = self.nest.w
@@ -229,7 +250,7 @@ class _Build:
         if depth == 0 and form.is_batched:
             self.nest.loop(BEGIN, END, 1, [], each)
             return
-        low, high = self.range or (0, form.positions[depth])
+        low, high = self._range(depth)
         whole = low
         if depth == len(form.positions) - 1 and not form.window and form.may_fit:
             whole = self._whole(low, high)
@@ -286,7 +307,7 @@ class _Build:
             return [w.select(inside, offset, last), known_or(self.nest, is_outside, raw, combine)]
 
         start = [w.int(-1), w.zero(storage)]
-        low, high = self.range or (0, form.positions[-1])
+        low, high = self._range(len(form.positions) - 1)
         self.nest.loop(low, high, 1, start, each)
 
     def _position(

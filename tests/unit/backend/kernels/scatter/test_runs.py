@@ -77,7 +77,7 @@ def test_any_split_gives_one_threads_bits(kind: str, rows: int, dtype: str, opco
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("row", [3, 16, 70])
+@pytest.mark.parametrize("row", [3, 16, 70, 300])
 @pytest.mark.parametrize("updates", ["stored", "computed"])
 def test_rows(kind: str, row: int, updates: str) -> None:
     x, u = f"s32[500,{row}]", f"s32[{COUNT},{row}]"
@@ -119,7 +119,7 @@ def test_which_scatters_have_runs() -> None:
     assert calls("f32[9]", f"s32[{COUNT}]", f"f32[{COUNT}]") == 3
     assert calls("f32[9,8]", "s32[5000,1]", "f32[5000,8]") == 3
     assert calls("f32[9]", "s32[5000]", "f32[5000]") == 1  # too little
-    assert calls("f32[9,512]", f"s32[{COUNT},1]", f"f32[{COUNT},512]") == 1  # parts of rows
+    assert calls("f32[9,512]", f"s32[{COUNT},1]", f"f32[{COUNT},512]") == 3
 
 
 def test_one_thread_looks_at_nothing() -> None:

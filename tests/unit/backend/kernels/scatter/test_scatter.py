@@ -6,6 +6,7 @@ import zlib
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.kernels.scatter.form import ScatterForm
@@ -38,8 +39,8 @@ def combiner(dtype: str, opcode: str) -> str:
 
 
 def only_kernel(root: Instruction) -> Kernel:
-    """Of a scatter that is too short to have runs."""
-    made = scatter_kernels(root, host_target())
+    """Of a scatter whose units are no runs."""
+    made = scatter_kernels(root, replace(host_target(), is_alone=True))
     assert isinstance(made, Kernel)
     return made
 
