@@ -296,9 +296,11 @@ def _accepts_elements(group: Group, producer: Instruction, axes: Axes) -> bool:
     is_once = cost == 0 or picks_few(producer, axes) or _is_once(group, producer, axes)
     if is_once or (_finishes_reduction(producer) and _reorder(group, producer, axes)):
         return True
-    if group.repeated + cost > (MOST_REPEATED if is_made_of_little(producer) else CHEAP):
+    most = MOST_REPEATED if is_made_of_little(producer) else CHEAP
+    repeated = cost * max(1, round(evaluations(producer, group.counts)) - 1)
+    if group.repeated + repeated > most:
         return stays(f"the kernel of %{root.name} would compute its elements more than once")
-    group.repeated += cost
+    group.repeated += repeated
     return True
 
 
