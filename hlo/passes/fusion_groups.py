@@ -35,12 +35,10 @@ from hlo.analysis.reducers import scanned_dimension
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
-from hlo.machine import COMMON
 from hlo.ops.table import Trait, has_trait, opcodes
 from hlo.passes.fusion_axes import STAGES, UNKNOWN, Axes, Group, fixed_dims, joint_axes
 from hlo.passes.fusion_repeats import (
     CHEAP,
-    COSTLY,
     MOST_REPEATED,
     PLACED,
     evaluations,
@@ -57,6 +55,7 @@ from hlo.passes.fusion_repeats import (
     whole_users,
 )
 from hlo.passes.fusion_stencils import places_in, repeats_more_than_memory
+from hlo.passes.fusion_strips import fits_strips
 from hlo.passes.liveness import awaited
 from hlo.passes.patterns.matching import ints
 from hlo.passes.remarks import NOT_FUSED, Message, remark
@@ -67,18 +66,11 @@ _MOST_SEARCHED = 64  # Instructions behind a producer that are looked at.
 _MOST_OPERANDS = 60
 _MOST_CONCATENATED = 8
 _LEAST_LANES = 16  # The least last dimension that lanes run over where reductions keep it.
-# The longest columns of a strip: its stages share what the cache holds.
-_MOST_REDUCED = COMMON.second_cache.bytes // 2048
-_FEW_REDUCED = 256  # Columns up to this length may lie wherever they are.
-# The longest columns of a strip that keeps what would else be computed again or written out.
-_MOST_COSTLY = 4096
 _MOVING = opcodes(Trait.PICKS | Trait.PERMUTES | Trait.PADS)
 _FINISHING = FINISHING | {"constant"}
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
 # A reduction of so many times fewer elements than a group has shares none of its arrays with it.
 _FEW_INPUTS = 4
-_MOST_ALONE = 1 << 17  # Elements that a core or two may have to reduce.
-_LEAST_STRIPS = 8  # For more elements there have to be so many strips, enough for all cores.
 
 
 def plan(computation: Computation, max_size: int) -> list[Group]:
@@ -282,7 +274,7 @@ def _accepts_elements(group: Group, producer: Instruction, axes: Axes) -> bool:
     """Whether elements that are computed where they are used cost no more there."""
     stays, root, cost = partial(_stays, producer), group.root, op_cost(producer)
     wasted = wasted_lanes(group, producer, axes)
-    if not wasted and any(i.opcode in _MOVING for i in (producer, *producer.operands)):
+    if not wasted and (group.has_reduce or _is_moved(producer)):
         from hlo.passes.fusion_moves import wasted_moves  # few programs have such moves
 
         wasted = wasted_moves(group, producer, axes)
@@ -302,6 +294,12 @@ def _accepts_elements(group: Group, producer: Instruction, axes: Axes) -> bool:
         return stays(f"the kernel of %{root.name} would compute its elements more than once")
     group.repeated += repeated
     return True
+
+
+def _is_moved(producer: Instruction) -> bool:
+    """Whether elements are moved before a producer, by it, or behind it."""
+    is_moved = any(i.opcode in _MOVING for i in (producer, *producer.operands))
+    return is_moved or any(user.opcode == "transpose" for user in producer.users)
 
 
 def _hindrance(group: Group, producer: Instruction, max_size: int) -> str:
@@ -418,46 +416,6 @@ def _accepts_reduce(group: Group, producer: Instruction, axes: Axes) -> bool:
     return fixed > 0 or inputs.size <= _SMALL
 
 
-def _fits_strips(group: Group, producer: Instruction, reduced: list[int], columns: int) -> bool:
-    """Whether columns of a strip stay in the cache, and strips are enough for all cores."""
-    length = prod(group.dims[d] for d in reduced)
-    if length > _most_reduced(group, reduced) and not (
-        length <= _MOST_COSTLY and _reduces_costly(producer)
-    ):
-        return False
-    return length * columns <= _MOST_ALONE or columns >= _LEAST_STRIPS * _LEAST_LANES
-
-
-def _most_reduced(group: Group, reduced: list[int]) -> int:
-    """How long the columns of a strip may be, so that their lines stay in the cache together.
-
-    Reductions that share a kernel add in another order than alone: no one machine's caches decide.
-    """
-    row = prod(group.dims[max(reduced) + 1 :]) if reduced else 1
-    stride = max(1, row * group.root.shape.dtype.item_bytes)
-    cache = COMMON.second_cache
-    lines = cache.ways * cache.sets_of(stride)
-    return max(_FEW_REDUCED, min(_MOST_REDUCED, lines))
-
-
-def _reduces_costly(producer: Instruction) -> bool:
-    """Whether the reduction behind a producer is of elements that cost much, of use elsewhere
-    too."""
-    stack, seen, reduction = [producer], 0, None
-    while stack and seen < _MOST_SEARCHED:
-        top = stack.pop()
-        seen += 1
-        if reduction is None and top.opcode == "reduce":
-            stack, reduction = list(top.operands[:1]), top
-            continue
-        if reduction is not None and top.shape.size < reduction.operands[0].shape.size:
-            continue
-        if reduction is not None and len(top.users) > 1 and op_cost(top) >= COSTLY:
-            return True
-        stack += [o for o in top.operands if is_fusible(o)]
-    return False
-
-
 def _finishes_reduction(producer: Instruction) -> bool:
     """Whether it is computed from a reduction's results alone, by ops that nothing else uses."""
     top, size = producer, producer.shape.size
@@ -487,7 +445,7 @@ def _reorder(group: Group, producer: Instruction, axes: Axes) -> bool:
     if last not in kept or group.dims[last] < _LEAST_LANES:
         return False
     columns = prod(group.dims[d] for d in kept)
-    if columns > producer.shape.size or not _fits_strips(group, producer, reduced, columns):
+    if columns > producer.shape.size or not fits_strips(group, producer, reduced, columns):
         return False
     group.order = loop_order(group.dims, [kept])
     if group.order is None:

@@ -22,9 +22,10 @@ from hlo.ir.permutation import inverse
 from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait
-from hlo.passes.fusion_repeats import step_of
+from hlo.passes.fusion_repeats import is_turned_back, step_of
 from hlo.passes.liveness import replaceable
-from hlo.passes.patterns.matching import has_one_user, is_plain
+from hlo.passes.lookup_turning import looks_channels_up, turned_lookup
+from hlo.passes.patterns.matching import has_one_user, ints, is_plain
 
 LEAST_LANES = 8  # Elements that are read side by side.
 LEAST_PLACES = 16  # Runs of such: a column that is picked is read as fast where it lies.
@@ -37,7 +38,13 @@ def gather_operand_transposer(module: Module) -> bool:
 
     What each element is does not change: the gather reads a transpose of a transpose. O(gathers).
     """
-    changed = False
+    channels = [gather for gather in replaceable(module, "gather") if looks_channels_up(gather)]
+    for gather in channels:
+        last = turned_lookup(gather)
+        cut = ints(last, "collapsed_slice_dims")
+        whole = (d for d in range(last.operands[0].shape.rank) if d not in cut)
+        _turn(last, (*cut, *whole))
+    changed = bool(channels)
     for gather in replaceable(module, "gather"):
         order = _turned(gather)
         if order is not None:
@@ -91,9 +98,18 @@ def _innermost(gather: Instruction) -> list[int]:
 def _turn(gather: Instruction, order: Ints) -> None:
     """Let it read a transpose of what was turned before."""
     x, indices = gather.operands
-    shape = Shape.array(x.shape.dtype, [x.shape.dims[d] for d in order])
-    turned = make(gather, "transpose", x, shape=shape, dimensions=order)
-    back = make(gather, "transpose", turned, shape=x.shape, dimensions=inverse(order))
     computation = gather.computation
     assert computation is not None, "an instruction in a computation"
-    computation.set_operands(gather, (back, indices))
+    computation.set_operands(gather, (_turned_back(x, order), indices))
+
+
+def _turned_back(x: Instruction, order: Ints) -> Instruction:
+    """A transpose of a transpose, which is x: that of another gather, where there is one."""
+    for turned in x.users:
+        if turned.opcode == "transpose" and turned["dimensions"] == order and turned.users:
+            (back, *_) = turned.users
+            if back.opcode == "transpose" and is_turned_back(turned):
+                return back
+    shape = Shape.array(x.shape.dtype, [x.shape.dims[d] for d in order])
+    turned = make(x, "transpose", x, shape=shape, dimensions=order)
+    return make(x, "transpose", turned, shape=x.shape, dimensions=inverse(order))
