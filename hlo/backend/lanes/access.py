@@ -72,14 +72,14 @@ def _load_raw(
         return _load_run(nest, memory, pointer, mask, element, lanes)
     if step == -1:
         return _load_reversed(nest, memory, position, mask, element)
-    if step is not None and mask is None:
-        item_bytes, vector_bytes = memory.dtype.item_bytes, nest.target.vector_bytes
-        shuffles = nest.target.isa.permutes_bytes
+    item_bytes, isa = memory.dtype.item_bytes, nest.target.isa
+    if step is not None and (mask is None or isa.masks_loads_of(8 * item_bytes)):
+        vector_bytes, shuffles = nest.target.vector_bytes, isa.permutes_bytes
         found = strided.stretch(step, lanes, item_bytes, vector_bytes, shuffles=shuffles)
         if found is not None:
             lowest = position + min(0, step * (lanes - 1))
             pointer = nest.pointer(memory.base, lowest, element)
-            return strided.load_stretch(nest, pointer, element, found)
+            return strided.load_stretch(nest, pointer, element, found, mask)
     if step is None and memory.leaf >= 0:
         from hlo.backend.lanes import small_tables
 

@@ -115,6 +115,15 @@ def reversed_lanes(w: Writer, mask: Value) -> Value:
     return _rearranged(w, mask, range(mask.lanes - 1, -1, -1))
 
 
+def moved(w: Writer, mask: Value, order: Sequence[int | None]) -> Value:
+    """The lanes of a mask in some order; those that are none of it are off."""
+    lanes = mask.mask
+    if lanes is not None:
+        return constant_mask([lane is not None and lanes[lane] for lane in order])
+    off = mask.lanes
+    return w.shuffle(mask, w.zero(mask.type), [off if lane is None else lane for lane in order])
+
+
 def _rearranged(w: Writer, mask: Value, order: Sequence[int]) -> Value:
     """A constant mask stays one that is written out: see the head of this file."""
     lanes = mask.mask

@@ -2,7 +2,10 @@
 
     lane l at element step*l:  [ chunk 0 | chunk 1 | .. last one ]  -->  one shuffle per two chunks
 
-The last chunk ends with the last lane's element, so that nothing beyond it is touched.
+The last chunk ends with the last lane's element, so that nothing beyond it is touched. Where a mask
+switches lanes off, chunks are loaded under masks of their own, which let through what lanes that
+are on begin with: rows of three numbers that a gather takes (the last ones, or all of them where
+results lie over operands) take a quarter of the time so on Zen 5.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.lanes import masked
 from hlo.backend.lanes.nest import Nest
 
 _CHUNKS = 4  # For more chunks a gather touches fewer bytes than it takes instructions.
@@ -52,15 +56,25 @@ def stretch(
     )
 
 
-def load_stretch(nest: Nest, lowest: Value, element: str, found: Stretch) -> Value:
-    """The lanes; `lowest`: the address of the first element in memory."""
+def load_stretch(
+    nest: Nest, lowest: Value, element: str, found: Stretch, mask: Value | None = None
+) -> Value:
+    """The lanes; `lowest`: the address of the first element in memory. Those that a mask switches
+    off touch no memory, and are zero."""
     w = nest.w
     type = vector_of(element, found.width)
-    chunks = [
-        w.load(w.address(lowest, w.int(start), element) if start else lowest, type, 1)
-        for start in found.starts
-    ]
+    chunks = []
+    for chunk, start in enumerate(found.starts):
+        address = w.address(lowest, w.int(start), element) if start else lowest
+        own = None if mask is None else _mask_of(w, mask, found, chunk)
+        chunks.append(masked.load(w, type, address, 1, own))
     return picked(w, chunks, found)
+
+
+def _mask_of(w: Writer, mask: Value, found: Stretch, chunk: int) -> Value:
+    """Which elements of a chunk are those of lanes that are on."""
+    lanes = {place: lane for lane, (c, place) in enumerate(found.sources) if c == chunk}
+    return masked.moved(w, mask, [lanes.get(place) for place in range(found.width)])
 
 
 def picked(w: Writer, chunks: Sequence[Value], found: Stretch) -> Value:
