@@ -1,5 +1,9 @@
 """Reads a few elements apart: every element size and stride, nothing touched beyond the array."""
 
+import ctypes
+import mmap
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -69,3 +73,64 @@ def test_sums_over_short_rows(kind: str, rows: int, columns: int) -> None:
     assert np.array_equal(driver.compile(module, cache=False)(x), 1 + x.sum(1, dtype=x.dtype))
     (kernel,) = Compilation(driver.optimize(module), passes="", threads=1).program.kernels
     assert kernel.text.count("\n") < 400  # what is written out per row is not copied too
+
+
+def crossed(kind: str, rows: int) -> str:
+    """Vectors of three numbers: as few rows as make every round a masked one."""
+    names = [(name, of, k) for of in "xy" for k, name in enumerate((f"{of}a", f"{of}b", f"{of}c"))]
+    column = f"{kind}[{rows},1]"
+    cuts = "\n".join(
+        f"  {name} = {column} slice({of}), slice={{[0:{rows}], [{k}:{k + 1}]}}"
+        for name, of, k in names
+    )
+    pairs = [("b", "c"), ("c", "a"), ("a", "b")]
+    parts = "\n".join(
+        f"""  l{k} = {column} multiply(x{p}, y{q})
+  r{k} = {column} multiply(x{q}, y{p})
+  d{k} = {column} subtract(l{k}, r{k})"""
+        for k, (p, q) in enumerate(pairs)
+    )
+    return f"""HloModule m
+ENTRY e {{
+  x = {kind}[{rows},3] parameter(0)
+  y = {kind}[{rows},3] parameter(1)
+{cuts}
+{parts}
+  ROOT z = {kind}[{rows},3] concatenate(d0, d1, d2), dimensions={{1}}
+}}"""
+
+
+def at_the_end_of_memory(values: np.ndarray) -> np.ndarray:
+    """The values where a page ends behind which nothing may be touched."""
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 2 * page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(start + page), ctypes.c_size_t(page), 0) == 0
+    first = page - values.nbytes
+    array = np.frombuffer(memory, values.dtype, values.size, first).reshape(values.shape)
+    array[...] = values
+    return array
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are taken away as Linux does it")
+@pytest.mark.parametrize("rows", [13, 19, 29])
+@pytest.mark.parametrize("kind", ["f32", "f64", "bf16"])
+@pytest.mark.parametrize("machine", [None, "x86-64-v3", "x86-64"])
+def test_rows_under_a_mask(kind: str, rows: int, machine: str | None) -> None:
+    module = driver.parse(crossed(kind, rows))
+    arrays = []
+    for seed in (1, 2):
+        values = np.random.default_rng(seed).integers(-9, 9, (rows, 3))
+        arrays.append(at_the_end_of_memory(values.astype(KINDS[kind])))
+    found = driver.compile(module, cache=False, machine=machine)(*arrays)
+    expected = np.cross(*(a.astype(np.float64) for a in arrays))
+    assert np.array_equal(found.astype(np.float64), expected)
+
+
+@pytest.mark.parametrize("machine", ["x86-64-v3", "x86-64-v4"])
+def test_rows_under_a_mask_are_not_gathered(machine: str) -> None:
+    module = driver.optimize(driver.parse(crossed("f32", 19)))
+    text = driver.emit_stage(module, "llvm", machine=driver.machine_of(machine))
+    assert "masked.gather" not in text
+    assert "masked.load" in text
