@@ -56,6 +56,7 @@ _COMMON: dict[str, Pass] = {
 NEEDS: dict[str, tuple[Set[str], ...]] = {
     "batchnorm_expander": (Opcodes(lambda opcode: opcode.startswith("batch-norm")),),
     "complex-sort-expander": (frozenset({"sort"}), frozenset({"real"})),
+    "concatenate-flattening": (frozenset({"concatenate"}),),
     "conditional-to-select": (frozenset({"conditional"}),),
     "convert_operand_folding": (frozenset({"convert"}),),
     "dot-strength-reduction": (frozenset({"dot"}),),
@@ -225,6 +226,7 @@ def _optimised(algsimp: str, *inexact: str) -> tuple[str, ...]:
         "score-rows",
         "reduction-operand-transposer",
         "gather-operand-transposer",
+        "concatenate-flattening",
         "row-update-mover",
         "overwritten-start-remover",
         *inexact,
@@ -356,6 +358,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
         "reduction-operand-transposer",
         "what a loop does not change is seen as an array that it reads",
     ),
+    ("concatenate-flattening", "fusion", "what is joined inside fusions is not seen"),
     ("gather-operand-transposer", "fusion", "gathers inside fusions are not seen"),
     ("reduction-operand-transposer", "fusion", "reductions inside fusions are not seen"),
     ("narrow-scatter-rewriter", "fusion", "rows that are gathered and rounded are fused"),

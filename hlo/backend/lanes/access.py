@@ -14,7 +14,7 @@ from hlo.backend.ir.values import listed
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.lanes import masked, strided, types
 from hlo.backend.lanes.nest import Nest, fits
-from hlo.backend.lanes.types import Lanes
+from hlo.backend.lanes.types import Lanes, scalar_bits
 from hlo.indexing.affine import Atom, DivMod, Expr, Variable, stride
 from hlo.ir.dtype import DType
 
@@ -72,14 +72,10 @@ def _load_raw(
         return _load_run(nest, memory, pointer, mask, element, lanes)
     if step == -1:
         return _load_reversed(nest, memory, position, mask, element)
-    item_bytes, isa = memory.dtype.item_bytes, nest.target.isa
-    if step is not None and (mask is None or isa.masks_loads_of(8 * item_bytes)):
-        vector_bytes, shuffles = nest.target.vector_bytes, isa.permutes_bytes
-        found = strided.stretch(step, lanes, item_bytes, vector_bytes, shuffles=shuffles)
-        if found is not None:
-            lowest = position + min(0, step * (lanes - 1))
-            pointer = nest.pointer(memory.base, lowest, element)
-            return strided.load_stretch(nest, pointer, element, found, mask)
+    if step is not None:
+        picked = _load_apart(nest, memory, position, step, mask, element)
+        if picked is not None:
+            return picked
     if step is None and memory.leaf >= 0:
         from hlo.backend.lanes import small_tables
 
@@ -91,6 +87,23 @@ def _load_raw(
         return _gather_narrow(nest, base, offsets, mask, element)
     addresses = _addresses(nest, base, offsets, element)
     return masked.gather(nest.w, vector_of(element, lanes), addresses, 1, mask)
+
+
+def _load_apart(
+    nest: Nest, memory: Memory, place: Expr, step: int, mask: Value | None, element: str
+) -> Value | None:
+    """Lanes so many elements apart, read as what lies between the first and the last; None where a
+    gather is better. place: in elements of the type in memory, of which complex numbers are two."""
+    isa, item_bytes = nest.target.isa, scalar_bits(element) // 8
+    if mask is not None and not isa.masks_loads_of(8 * item_bytes):
+        return None
+    vector_bytes, shuffles = nest.target.vector_bytes, isa.permutes_bytes
+    found = strided.stretch(step, place.lanes, item_bytes, vector_bytes, shuffles=shuffles)
+    if found is None:
+        return None
+    lowest = place + min(0, step * (place.lanes - 1))
+    pointer = nest.pointer(memory.base, lowest, element)
+    return strided.load_stretch(nest, pointer, element, found, mask)
 
 
 def _scalar_address(
@@ -206,11 +219,20 @@ def _load_complex(nest: Nest, memory: Memory, position: Expr, guard: Value | Non
         )
         return w.load(pair, element), w.load(w.address(pair, w.int(1), element), element)
     mask = _both(nest, mask_of(position), guard, lanes)
-    if stride(position) == 1:
+    step = stride(position)
+    if step == 1:
         both = None if mask is None else masked.doubled(nest.w, mask)
         pointer = nest.pointer(memory.base, position * 2, element)
         wide = _load_run(nest, memory, pointer, both, element, 2 * lanes)
         return w.every_second(wide, 0), w.every_second(wide, 1)
+    if step is not None:
+        parts = [
+            _load_apart(nest, memory, position * 2 + part, 2 * step, mask, element)
+            for part in (0, 1)
+        ]
+        real, imaginary = parts
+        if real is not None and imaginary is not None:
+            return real, imaginary
     addresses = _addresses(nest, *lane_offsets(nest, memory, position, element, 2), element)
     next_addresses = w.offset("getelementptr", addresses, w.int(1), element)
     type = vector_of(element, lanes)

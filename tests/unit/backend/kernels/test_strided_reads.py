@@ -129,6 +129,18 @@ def test_rows_under_a_mask(kind: str, rows: int, machine: str | None) -> None:
 
 
 @pytest.mark.parametrize("machine", ["x86-64-v3", "x86-64-v4"])
+def test_every_second_complex_number_is_not_gathered(machine: str) -> None:
+    text = """HloModule m
+    ENTRY e {
+      x = c64[500] parameter(0)
+      ROOT s = c64[250] slice(x), slice={[0:500:2]}
+    }"""
+    module = driver.optimize(driver.parse(text))
+    text = driver.emit_stage(module, "llvm", machine=driver.machine_of(machine))
+    assert "masked.gather" not in text
+
+
+@pytest.mark.parametrize("machine", ["x86-64-v3", "x86-64-v4"])
 def test_rows_under_a_mask_are_not_gathered(machine: str) -> None:
     module = driver.optimize(driver.parse(crossed("f32", 19)))
     text = driver.emit_stage(module, "llvm", machine=driver.machine_of(machine))
