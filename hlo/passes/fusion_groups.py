@@ -49,13 +49,13 @@ from hlo.passes.fusion_repeats import (
     joins_unknown_parts,
     may_repeat,
     picks_few,
-    views_memory,
     wasted_lanes,
     wasted_sums,
     whole_users,
 )
 from hlo.passes.fusion_stencils import places_in, repeats_more_than_memory
 from hlo.passes.fusion_strips import fits_strips
+from hlo.passes.fusion_views import views_memory
 from hlo.passes.liveness import awaited
 from hlo.passes.patterns.matching import ints
 from hlo.passes.remarks import NOT_FUSED, Message, remark

@@ -17,6 +17,7 @@ from hlo.machine import COMMON
 from hlo.ops.movement import PadAttributes
 from hlo.ops.table import INDEX_MAPS, OPS, Trait, has_trait, opcodes
 from hlo.passes.fusion_axes import PICKED, Axes, Axis, Group, fixed_dims, users_in
+from hlo.passes.fusion_views import is_kept_row, views_memory
 from hlo.passes.patterns.matching import ints
 
 CHEAP = 3  # Ops of an element that may be computed again for every use.
@@ -52,23 +53,6 @@ PLACED = opcodes(INDEX_MAPS & ~(Trait.REPEATS | Trait.UPDATES | Trait.PICKS))
 # Bytes that a cache keeps wherever they lie: each may be on a line of its own.
 _FEW_BYTES = COMMON.first_cache.way_bytes
 _TURNS = opcodes(Trait.REGROUPS | Trait.PERMUTES)
-_VIEWS = opcodes(Trait.REGROUPS | Trait.CUTS)  # Ops that compute an address only.
-
-
-def views_memory(producer: Instruction) -> bool:
-    """Whether it is a part of an array that is in memory anyway, to be read where it lies.
-
-    Which of the arrays that fusions make are in memory is what is being planned: none counts, so
-    that what is fused already is judged as it was before.
-    """
-    top = producer
-    for _ in range(_MOST_SEARCHED):
-        if top.opcode not in _VIEWS or not is_fusible(top):
-            break
-        (top,) = top.operands
-    maker = top.operands[0] if top.opcode == "get-tuple-element" else top
-    is_kept = top.opcode in ("parameter", "constant") or not is_fusible(top)
-    return top is not producer and is_kept and maker.opcode != "fusion"
 
 
 def is_read_often(producer: Instruction) -> bool:
@@ -120,6 +104,8 @@ def may_repeat(producer: Instruction, count: int) -> bool:
         return True
     if producer.shape.size_bytes <= _FEW_BYTES and views_memory(producer):
         return True
+    if is_kept_row(producer):
+        return count <= 3
     if producer.opcode == "reduce" or has_trait(producer, _PARTS):
         return False
     size, read = producer.shape.size_bytes, _all_read_bytes(producer)
