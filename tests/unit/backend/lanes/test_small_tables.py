@@ -71,6 +71,37 @@ def has_permutations(text: str, machine: str) -> bool:
     return any(name in code for name in ("permvar.sf.512", "vpermi2var.ps", "permps"))
 
 
+@pytest.mark.parametrize("size", [65, 100, 127, 128, 129, 200, 253, 255, 256, 257])
+@pytest.mark.parametrize("dtype", ["u8", "s8", "u16", "bf16", "f16"])
+def test_parts_of_words_are_found(dtype: str, size: int) -> None:
+    for text, shape in ((program(dtype, size), (size,)), (rows(dtype, size, 45), (7, size))):
+        module = driver.parse(text)
+        numpy = module.entry.parameters[0].shape.dtype.numpy
+        rng = np.random.default_rng(size)
+        bits = np.uint8 if numpy.itemsize == 1 else np.uint16
+        table = rng.integers(0, np.iinfo(bits).max, shape).astype(bits)
+        index = rng.integers(-3, size + 3, module.entry.parameters[1].shape.dims).astype(np.int32)
+        compiled = driver.compile(module, threads=1, cache=False)
+        guarded = compiled.run_guarded(table.view(numpy), index)
+        assert isinstance(guarded, np.ndarray)
+        wanted = table[..., np.clip(index[..., 0], 0, size - 1)]
+        assert guarded.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "machine", "is_held"),
+    [
+        ("u8", 256, "x86-64-v4", True),
+        ("u8", 257, "x86-64-v4", False),
+        ("bf16", 128, "x86-64-v4", True),
+        ("bf16", 129, "x86-64-v4", False),
+        ("u8", 65, "x86-64-v3", False),  # no masks for loads of bytes
+    ],
+)
+def test_parts_of_words_are_held(dtype: str, size: int, machine: str, *, is_held: bool) -> None:
+    assert has_permutations(program(dtype, size), machine) == is_held
+
+
 @pytest.mark.parametrize("picked", [3, 24, 45])
 @pytest.mark.parametrize("size", [2, 3, 9, 16, 17, 33, 64, 65])
 @pytest.mark.parametrize("dtype", ["f32", "u32", "bf16", "s16", "u8", "pred"])
