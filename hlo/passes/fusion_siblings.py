@@ -167,6 +167,8 @@ def _are_rows_of(low: Group, high: Group) -> bool:
     count = len(rows)
     if not low.has_reduce or high.dims[:count] != rows or prod(rows) < _ROWS:
         return False
+    if prod(high.dims[count:]) == 1 and not high.has_reduce:
+        return False  # a number of each row, as of equal dimensions
     if any(_levels(g, m) > count for g in (low, high) for m in g.members if m.opcode == "reduce"):
         return False
     is_used = any(u in high.members for root in low.roots for u in root.users)
