@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from math import prod
 
+from hlo.analysis.fusibility import op_cost
 from hlo.indexing.reductions import reduction_dims
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.fusion_axes import Group, fixed_dims, operand_axes
+from hlo.passes.fusion_repeats import COSTLY
 from hlo.passes.liveness import awaited
 
 _MOST_RESULTS = 8
@@ -167,8 +169,9 @@ def _are_rows_of(low: Group, high: Group) -> bool:
     count = len(rows)
     if not low.has_reduce or high.dims[:count] != rows or prod(rows) < _ROWS:
         return False
-    if prod(high.dims[count:]) == 1 and not high.has_reduce:
-        return False  # a number of each row, as of equal dimensions
+    is_of_rows = prod(high.dims[count:]) == 1 and not high.has_reduce
+    if is_of_rows and sum(map(op_cost, high.members)) >= COSTLY:
+        return False  # what is dear of each row has lanes of its own
     if any(_levels(g, m) > count for g in (low, high) for m in g.members if m.opcode == "reduce"):
         return False
     is_used = any(u in high.members for root in low.roots for u in root.users)
