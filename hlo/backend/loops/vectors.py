@@ -31,8 +31,8 @@ def takes_rows(
     """
     if is_shared and 2 <= length <= MOST_INTERLEAVED:
         return rows >= lanes
-    if is_joined and MOST_INTERLEAVED < length <= MOST_JOINED:
-        return rows >= lanes
+    if is_joined and 2 <= length <= MOST_JOINED and rows >= lanes:
+        return True
     vectors = length * -(-rows // lanes)
     most = MOST_INTERLEAVED if runs == 1 else MOST_TURNS
     return 2 <= length <= most and 2 * vectors <= rows * runs

@@ -26,3 +26,11 @@ def test_rows_of_several_runs_are_a_short_vector_for_each_else() -> None:
     assert not takes_rows(40, 6, 8)
     assert not takes_rows(40, 9, 8, runs=3)  # more places than are turned
     assert not takes_rows(4, 8, 16, runs=2)  # lanes would be idle
+
+
+def test_lanes_take_rows_of_joined_arrays_whatever_their_number() -> None:
+    assert takes_rows(1001, 3, 4, is_joined=True)
+    assert takes_rows(1001, 4, 2, is_joined=True)
+    assert not takes_rows(1001, 3, 4)  # as many vectors as rows
+    assert takes_rows(8, 4, 16, is_joined=True)  # half of the lanes
+    assert not takes_rows(3, 3, 4, is_joined=True)
