@@ -34,20 +34,16 @@ def compute_in_words(computation: Computation) -> bool:
     found = ranges(computation)
     changed = _choose(computation, asked, found)
     narrow = _narrow(computation, found)
-    twins: dict[Instruction, Instruction] = {}
-    for end in wanted:
-        if all(o in narrow for o in end.operands) and any(
-            o.opcode != "constant" for o in end.operands
-        ):
-            operands = [_twin(o, narrow, twins) for o in end.operands]
-            if end.shape.dtype is dt.S32 and end.opcode == "convert":
-                made = operands[0]
-            else:
-                made = make(end, end.opcode, *operands, shape=end.shape, **end.attributes)
-            computation.replace_uses(end, made)
-            computation.remove(end)
-            changed = True
-    return changed
+    ends = {
+        end
+        for end in wanted
+        if all(o in narrow for o in end.operands)
+        and any(o.opcode != "constant" for o in end.operands)
+    }
+    for end, made in _in_words(computation, ends, narrow).items():
+        computation.replace_uses(end, made)
+        computation.remove(end)
+    return changed or bool(ends)
 
 
 def _asks(one: Instruction) -> bool:
@@ -118,20 +114,32 @@ def _is_word(operand: Instruction) -> bool:
     return dtype.is_integral and dtype is not dt.U32 and dtype.bits <= dt.S32.bits
 
 
-def _twin(
-    one: Instruction, narrow: set[Instruction], twins: dict[Instruction, Instruction]
-) -> Instruction:
-    """The same numbers in 32 bits."""
-    order, waiting = [one], [one]
+def _in_words(
+    computation: Computation, ends: set[Instruction], narrow: set[Instruction]
+) -> dict[Instruction, Instruction]:
+    """What takes the ends' places, of the same numbers in 32 bits. O(instructions)."""
+    waiting = [o for end in ends for o in end.operands]
+    needed: set[Instruction] = set()
     while waiting:
         top = waiting.pop()
-        below = [o for o in top.operands if o in narrow and o not in twins]
-        order += below
-        waiting += below
-    for each in reversed(order):
-        if each not in twins:
-            twins[each] = _made(each, twins)
-    return twins[one]
+        if top in narrow and top not in needed:
+            needed.add(top)
+            waiting += top.operands
+    twins: dict[Instruction, Instruction] = {}
+    for one in post_order(computation):
+        if one in needed:
+            twins[one] = _made(one, twins)
+        elif one in ends:
+            twins[one] = _end(one, twins)
+    return {one: made for one, made in twins.items() if one in ends}
+
+
+def _end(one: Instruction, twins: dict[Instruction, Instruction]) -> Instruction:
+    """A comparison or a conversion of words."""
+    operands = [twins[o] for o in one.operands]
+    if one.shape.dtype is dt.S32 and one.opcode == "convert":
+        return operands[0]
+    return make(one, one.opcode, *operands, shape=one.shape, **one.attributes)
 
 
 def _made(one: Instruction, twins: dict[Instruction, Instruction]) -> Instruction:

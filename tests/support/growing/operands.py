@@ -264,3 +264,18 @@ def long_names(n: int) -> str:
     other = f'frontend_attributes={{{name}="{name}"}}'
     lines = [f"{name} = f32[8] parameter(0)", f"y{name} = f32[8] sine({name}), {said}, {other}"]
     return module([*lines, f"ROOT r{name} = f32[8] negate(y{name}), {said}"], name=name)
+
+
+@family(2_000)
+def counted_in_words_twice(n: int) -> str:
+    """Integers of 64 bits that stay within 32, each of which the next one reads twice."""
+    lines = ["p = s16[64] parameter(0)", "w = s64[64] convert(p)", "c = s64[] constant(1000)"]
+    lines += ["b = s64[64] broadcast(c), dimensions={}", "n0 = s64[64] iota(), iota_dimension=0"]
+    lines += ["v0 = s64[64] minimum(n0, w)"]
+    for k in range(n):
+        lines += [
+            f"r{k} = s64[64] reverse(v{k}), dimensions={{0}}",
+            f"a{k} = s64[64] add(v{k}, r{k})",
+            f"v{k + 1} = s64[64] remainder(a{k}, b)",
+        ]
+    return module([*lines, f"f = f32[64] convert(v{n})", "ROOT r = f32[64] negate(f)"])
