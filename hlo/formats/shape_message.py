@@ -75,18 +75,8 @@ def shape_text(message: Message) -> str:
     dims = message.numbers("dimensions")
     flags = flags + [False] * (len(dims) - len(flags))
     sizes = ",".join(_size_text(n, flag) for n, flag in zip(dims, flags, strict=False))
-    return f"{kind}[{sizes}]" + (_layout_text(message.child("layout")) if _has(message) else "")
-
-
-def _has(message: Message) -> bool:
-    return "layout" in message and (bool(message.numbers("dimensions")) or _is_special(message))
-
-
-def _is_special(message: Message) -> bool:
-    """Whether a scalar's layout says something."""
-    layout = message.child("layout")
-    numbers = ("element_size_in_bits", "memory_space", "dynamic_shape_metadata_prefix_bytes")
-    return bool(layout.children("tiles")) or any(layout.number(n) for n in numbers)
+    layout = _layout_text(message.child("layout")) if "layout" in message else ""
+    return f"{kind}[{sizes}]" + (layout if dims or layout != "{}" else "")
 
 
 def _size_text(size: int, dynamic: object) -> str:
@@ -134,6 +124,6 @@ def _properties(layout: Message) -> list[str]:
             for s in splits
         ]
         texts.append("SC" + "".join(rows))
-    if layout.number("dynamic_shape_metadata_prefix_bytes") > 0:
+    if layout.number("dynamic_shape_metadata_prefix_bytes"):
         texts.append(f"M({layout.number('dynamic_shape_metadata_prefix_bytes')})")
     return texts

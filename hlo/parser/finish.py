@@ -13,6 +13,16 @@ from hlo.ir.names import has_unique_names, unique_names
 from hlo.ir.shape import ProgramShape, Shape
 
 
+# Where a module's configuration is made anew, and what leaves it as it is.
+_CONFIGURING: dict[str, object] = {
+    "alias_passthrough_params": False,
+    "replica_count": 1,
+    "num_partitions": 1,
+    "allow_spmd_sharding_propagation_to_parameters": None,
+    "allow_spmd_sharding_propagation_to_output": None,
+}
+
+
 def finish_module(module: Module, tables: object | None, *, entry_first: bool = False) -> None:
     """Check what concerns the whole module, then number its frames and names as XLA does.
 
@@ -31,12 +41,24 @@ def finish_module(module: Module, tables: object | None, *, entry_first: bool = 
             module.computations = [module.entry, *(c for c in order if c is not module.entry)]
         unique_names(module)
         module.computations = order
-    if entry_first:
+    if entry_first or _is_configured(module):
         _default_entry_layout(module)
 
 
+def _is_configured(module: Module) -> bool:
+    """Whether the header says no entry layout, but what XLA makes a module's configuration anew
+    for: what was known of the entry's layouts is then forgotten.
+    """
+    given = module.attributes
+    if "entry_computation_layout" in given or given.keys().isdisjoint(_CONFIGURING):
+        return False
+    return any(given.get(key, default) != default for key, default in _CONFIGURING.items())
+
+
 def _default_entry_layout(module: Module) -> None:
-    """The entry layout of a single instruction is row-major, whatever its shapes say."""
+    """The entry layout of a single instruction, or of one that is configured, is row-major,
+    whatever its shapes say.
+    """
     shape = module.entry.program_shape
     layout = ProgramShape(tuple(map(_row_major, shape.parameters)), _row_major(shape.result))
     module.attributes = {**module.attributes, "entry_computation_layout": layout}

@@ -8,7 +8,7 @@ import itertools
 import math
 
 from hlo.ir.layout import SplitConfig
-from hlo.ir.shape import UNBOUNDED, Shape
+from hlo.ir.shape import UNBOUNDED, Shape, stored
 
 _LARGEST = (1 << 63) - 1  # sizes are counted in 64 bits
 
@@ -46,7 +46,8 @@ def _property_problem(shape: Shape) -> str:
 
 
 def _splits_well(shape: Shape, split: SplitConfig) -> bool:
+    """Its dimension is counted as they lie in memory, from the major one on."""
     if not 0 <= split.dimension < shape.rank:
         return False
-    inside = (0, *split.indices, shape.dims[split.dimension])
+    inside = (0, *split.indices, stored(shape).dims[split.dimension])
     return not split.indices or all(a < b for a, b in itertools.pairwise(inside))

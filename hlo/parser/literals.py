@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType, FloatFormat
+from hlo.ir.layout import default_layout
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.parser.layout_rules import layout_problem
@@ -187,7 +188,9 @@ def stored(shape: Shape) -> Shape:
     layout = shape.layout
     if layout.index_type or layout.pointer_type:
         raise Violation("layout", "literal", f"of shape {shape}", "a layout without # and *")
-    if not shape.is_dynamic and not layout.element_size:
+    if not (shape.rank or layout.tiles or layout.memory_space or layout.element_size):
+        layout = default_layout(0)  # XLA has one shape for all numbers of a type
+    if not shape.is_dynamic and not layout.element_size and layout == shape.layout:
         return shape
     flags = [n < 0 for n in shape.dims]  # unbounded: only `{...}` has such a shape
     layout = replace(layout, element_size=0)

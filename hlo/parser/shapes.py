@@ -102,6 +102,11 @@ def layout(tokens: Sequence[Token]) -> Layout:
     return _Properties(tokens, at + 1).layout(tuple(numbers))
 
 
+def _signed_byte(value: int) -> int:
+    """The lower 8 bits with their sign: what XLA keeps of a memory space."""
+    return (value + 128) % 256 - 128
+
+
 def _fault(token: Token, found: str, expected: str, code: str = "syntax") -> Fault:
     return Fault(code, f"{found}, expected {expected}", token.start_pos, token.end_pos)
 
@@ -123,7 +128,7 @@ class _Properties:
         index = self._type() if self._take("HASH") else None
         pointer = self._type() if self._take("STAR") else None
         size = self._number() if self._word("E") else 0
-        space = self._number() if self._word("S") else 0
+        space = _signed_byte(self._number() or 0) if self._word("S") else 0
         splits = self._splits() if self._word("SC") else ()
         if self._word("P"):
             raise self._wrong("no physical shape: the array is not sparse")
@@ -137,7 +142,7 @@ class _Properties:
             index,
             pointer,
             size or 0,
-            space or 0,
+            space,
             tuple(splits),
             prefix or 0,
         )

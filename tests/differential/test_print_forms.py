@@ -84,9 +84,10 @@ def sections() -> list[tuple[str, list[str]]]:
 
 
 def whole(template: str, value: str) -> str:
-    if template == "HEADER":
+    if template.startswith("HEADER"):
         body = "p = f32[2] parameter(0)\n q = f32[2] parameter(1)\n"
-        return f"HloModule m, {value}\nENTRY e {{ {body} ROOT t = (f32[2], f32[2]) tuple(p, q) }}"
+        body = template[7:] or body + " ROOT t = (f32[2], f32[2]) tuple(p, q)"
+        return f"HloModule m, {value}\nENTRY e {{ {body} }}"
     return f"HloModule m\nENTRY e {{ {template.replace('$$', value)}\n}}"
 
 
