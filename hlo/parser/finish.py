@@ -12,7 +12,6 @@ from hlo.ir.module import Module
 from hlo.ir.names import has_unique_names, unique_names
 from hlo.ir.shape import ProgramShape, Shape
 
-
 # Where a module's configuration is made anew, and what leaves it as it is.
 _CONFIGURING: dict[str, object] = {
     "alias_passthrough_params": False,
