@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -206,6 +207,43 @@ class Message:
             value = values.get(field.name)
             if value is not None:
                 yield field, value
+
+
+class Gathered:
+    """What may come in many parts while messages are read, and is joined when all are there:
+    numbers of literals, which become arrays, and fields that a type does not know.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[int, int], tuple[Message, Field, list[list[object]]]] = {}
+        self._unknown: dict[int, tuple[Message, list[bytes]]] = {}
+
+    def add(self, message: Message, field: Field, values: np.ndarray | list[object]) -> None:
+        """More numbers of a field, behind those that came before."""
+        key = (id(message), field.number)
+        if key not in self._parts:
+            message.values[field.name] = []  # it has its place among the fields
+            self._parts[key] = (message, field, [[]])
+        parts: list[Any] = self._parts[key][2]
+        if isinstance(values, list):
+            parts[-1] += values
+        else:
+            parts += (values, [])
+
+    def add_unknown(self, message: Message, data: bytes) -> None:
+        """A field that the message's type does not know, with its tag."""
+        self._unknown.setdefault(id(message), (message, []))[1].append(data)
+
+    def settle(self) -> None:
+        """Put what came into the messages."""
+        for message, field, parts in self._parts.values():
+            dtype = ARRAYS[field.kind]
+            arrays: list[np.ndarray] = [np.asarray(p, dtype) for p in parts if len(p)] or [
+                np.empty(0, dtype)
+            ]
+            message[field.name] = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+        for message, pieces in self._unknown.values():
+            message.unknown += b"".join(pieces)
 
 
 def as_float(kind: str, value: float) -> float:

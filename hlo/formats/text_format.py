@@ -19,9 +19,9 @@ import numpy as np
 from hlo.attributes.escape import escaped, unquoted
 from hlo.errors import HloError, Violation
 from hlo.formats.message import (
-    ARRAYS,
     DEEPEST,
     Field,
+    Gathered,
     Message,
     as_float,
     enum_numbers,
@@ -143,7 +143,10 @@ def _unknown_rows(data: bytes) -> Iterator[str]:
 
 def parse_text(text: str, message_name: str, name: str = "<text>") -> Message:
     """The message of a type that a text says. Raises HloError "message" with the place."""
-    return _Reader(text, name).message(Message(message_name))
+    reader = _Reader(text, name)
+    made = reader.message(Message(message_name))
+    reader.gathered.settle()
+    return made
 
 
 class _Reader:
@@ -153,6 +156,7 @@ class _Reader:
         self._at = 0
         self._start = 0
         self._kind, self._word = "", ""
+        self.gathered = Gathered()
         self._next()
 
     def _next(self) -> None:
@@ -265,13 +269,12 @@ class _Reader:
                 if not self._took(","):
                     raise self._error(self._word, "a comma or ] in a list")
                 values.append(self._value(field))
-        known = message.values.setdefault(field.name, [])
-        assert isinstance(known, list | np.ndarray), "a repeated field"
         if field.is_bulk:
-            added: np.ndarray = np.array(values, ARRAYS[field.kind])
-            message[field.name] = np.concatenate([np.asarray(known, added.dtype), added])
-        else:
-            known += values
+            self.gathered.add(message, field, values)
+            return
+        known = message.values.setdefault(field.name, [])
+        assert isinstance(known, list), "a repeated field"
+        known += values
 
     def _value(self, field: Field) -> object:
         kind, word = field.kind, self._word
@@ -319,7 +322,8 @@ class _Reader:
         if self._kind == "string":
             data = self._string(as_bytes=True)
             assert isinstance(data, bytes), "asked for"
-            message.unknown += to_varint(number << 3 | BYTES) + to_varint(len(data)) + data
+            tag = to_varint(number << 3 | BYTES)
+            self.gathered.add_unknown(message, tag + to_varint(len(data)) + data)
             return
         value = _integer(self._word, 0, (1 << 64) - 1) if self._kind == "number" else None
         if value is None:
@@ -327,9 +331,10 @@ class _Reader:
         if self._word.startswith("0x"):
             size = 4 if len(self._word) <= 10 else 8
             tag = to_varint(number << 3 | (FIXED32 if size == 4 else FIXED64))
-            message.unknown += tag + value.to_bytes(size, "little")
+            self.gathered.add_unknown(message, tag + value.to_bytes(size, "little"))
         else:
-            message.unknown += to_varint(number << 3 | VARINT) + to_varint(value)
+            tag = to_varint(number << 3 | VARINT)
+            self.gathered.add_unknown(message, tag + to_varint(value))
         self._next()
 
 

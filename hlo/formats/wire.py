@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hlo.errors import HloError
-from hlo.formats.message import ARRAYS, DEEPEST, Field, Message
+from hlo.formats.message import ARRAYS, DEEPEST, Field, Gathered, Message
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 WIRES = {"float": FIXED32, "double": FIXED64, "string": BYTES, "bytes": BYTES, "message": BYTES}
@@ -25,8 +25,9 @@ _U64 = (1 << 64) - 1
 
 def decode(data: bytes, name: str) -> Message:
     """The message of a type. Raises HloError "message" where the bytes are none."""
-    made = Message(name)
-    _decode_into(made, data, 0)
+    made, gathered = Message(name), Gathered()
+    _decode_into(made, data, 0, gathered)
+    gathered.settle()
     return made
 
 
@@ -52,14 +53,14 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
             raise ValueError("a number of more than 10 bytes")
 
 
-def _decode_into(message: Message, data: bytes, depth: int) -> None:
+def _decode_into(message: Message, data: bytes, depth: int, gathered: Gathered) -> None:
     """Set a message's fields from bytes. Calls itself for each level, of which there are DEEPEST.
 
     As protobuf reads: of a field that comes again the last one counts, messages are merged.
     """
     if depth > DEEPEST:
         raise HloError("limit", f"a message in {depth} others, expected at most {DEEPEST}")
-    fields, unknown = message.type.by_number, []
+    fields = message.type.by_number
     at, end = 0, len(data)
     try:
         while at < end:
@@ -71,15 +72,13 @@ def _decode_into(message: Message, data: bytes, depth: int) -> None:
             if field is None or not _takes(field, wire):
                 if not 1 <= number < 1 << 29:
                     raise _broken(message, f"a field of number {number}", "1 to 536870911")
-                unknown.append(data[start:at])
+                gathered.add_unknown(message, data[start:at])
             else:
-                _put(message, field, wire, value, depth)
+                _put(message, field, wire, value, depth, gathered)
     except (IndexError, struct.error):
         raise _broken(message, f"{end} bytes that end in a field", "whole fields") from None
     except ValueError as error:
         raise _broken(message, str(error), "at most 10") from None
-    if unknown:
-        message.unknown += b"".join(unknown)
 
 
 def _value(message: Message, data: bytes, at: int, wire: int) -> tuple[int | bytes, int]:
@@ -102,11 +101,13 @@ def _takes(field: Field, wire: int) -> bool:
     return wire == own or (wire == BYTES and field.is_repeated)
 
 
-def _put(message: Message, field: Field, wire: int, value: int | bytes, depth: int) -> None:
+def _put(
+    message: Message, field: Field, wire: int, value: int | bytes, depth: int, gathered: Gathered
+) -> None:
     if field.kind == "message":
         assert isinstance(value, bytes), "a message is bytes"
         child = message.add(field.name) if field.is_repeated else message.put(field.name)
-        _decode_into(child, value, depth + 1)
+        _decode_into(child, value, depth + 1, gathered)
         if field.is_map:
             for part in child.type.fields:
                 child.values.setdefault(part, child[part])
@@ -114,25 +115,22 @@ def _put(message: Message, field: Field, wire: int, value: int | bytes, depth: i
     own = WIRES.get(field.kind, VARINT)
     if wire != own:  # packed, as repeated numbers are written
         assert isinstance(value, bytes), "packed numbers are bytes"
-        _extend(message, field, _packed(field, value))
+        _extend(message, field, _packed(field, value), gathered)
     elif field.is_repeated:
-        _extend(message, field, [_scalar(field, value)])
+        _extend(message, field, [_scalar(field, value)], gathered)
     else:
         message.values[field.name] = _scalar(field, value)
 
 
-def _extend(message: Message, field: Field, values: np.ndarray | list[object]) -> None:
-    known = message.values.get(field.name)
-    if not field.is_bulk:
-        if known is None:
-            known = message.values[field.name] = []
-        assert isinstance(known, list), "a repeated field"
-        known += values
+def _extend(
+    message: Message, field: Field, values: np.ndarray | list[object], gathered: Gathered
+) -> None:
+    if field.is_bulk:
+        gathered.add(message, field, values)
         return
-    added: np.ndarray = np.asarray(values, ARRAYS[field.kind])
-    if isinstance(known, np.ndarray):
-        added = np.concatenate([known, added])
-    message.values[field.name] = added
+    known = message.values.setdefault(field.name, [])
+    assert isinstance(known, list), "a repeated field"
+    known += values
 
 
 def _scalar(field: Field, value: int | bytes) -> object:
