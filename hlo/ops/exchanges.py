@@ -12,7 +12,7 @@ import numpy as np
 from hlo.attributes.ints import INTS, INTS_LIST
 from hlo.errors import Violation
 from hlo.ir.shape import Shape
-from hlo.ops.collectives import ChannelAttributes, LaidOutAttributes
+from hlo.ops.collectives import ChannelAttributes, GroupAttributes
 from hlo.ops.constraints import check_integral, check_operand_count, operand
 from hlo.ops.device_groups import CROSS_PARTITION, check_member, group_mode, own_group
 from hlo.ops.shape_rules import Ints, check_arrays, dims_agree, same_type, text
@@ -130,7 +130,10 @@ class CollectivePermuteDone(Op):
         return x[1]
 
 
-class RaggedAllToAllAttributes(LaidOutAttributes, frozen=True):
+_RAGGED_OPERANDS = 6
+
+
+class RaggedAllToAllAttributes(GroupAttributes, frozen=True):
     dimensions: Annotated[Ints | None, INTS, "never"] = None
 
 
@@ -145,7 +148,7 @@ class RaggedAllToAll(Op):
     """
 
     opcode = "ragged-all-to-all"
-    arity = 6
+    arity = None
     record = RaggedAllToAllAttributes
     inferable = False
     traits = Trait.COLLECTIVE
@@ -153,6 +156,8 @@ class RaggedAllToAll(Op):
 
     @staticmethod
     def infer(*xs: Shape, attrs: RaggedAllToAllAttributes) -> Shape:
+        if len(xs) != _RAGGED_OPERANDS:
+            raise Violation("arity", "operands", f"{len(xs)}", f"{_RAGGED_OPERANDS}", "C1")
         check_arrays(xs, "C1")
         data, output = xs[:2]
         for k, x in enumerate(xs[2:], start=2):

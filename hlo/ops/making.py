@@ -4,7 +4,7 @@ passes, `inferred_shape` for the parser and the Builder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -23,11 +23,21 @@ def inferred_shape(
     shape: Shape | None = None,
 ) -> Shape:
     """The result shape by the op's own rule; raises Violation where it is broken."""
+    return shape_of([o.shape for o in operands], opcode, attributes, shape)
+
+
+def shape_of(
+    operands: Sequence[Shape],
+    opcode: str,
+    attributes: Mapping[str, object],
+    shape: Shape | None = None,
+) -> Shape:
+    """The result shape for operands of these shapes; raises as inferred_shape does."""
     row = OPS[opcode]
     keywords = attribute_keywords(opcode, attributes, signature)
     if row.takes_shape:
         keywords["shape"] = shape
-    inferred = row.infer(*(o.shape for o in operands), **keywords)
+    inferred = row.infer(*operands, **keywords)
     assert isinstance(inferred, Shape), f"{opcode}.infer gives a Shape"
     return inferred
 

@@ -16,7 +16,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import UNBOUNDED, Shape, compatible
-from hlo.ops.making import inferred_shape
+from hlo.ops.making import inferred_shape, shape_of
 from hlo.ops.table import OPS
 
 
@@ -53,6 +53,13 @@ def _counted(found: int, expected: str) -> Violation:
 def _even(draft: Draft) -> None:
     if len(draft.operands) % 2:
         raise _counted(len(draft.operands), "an even number")
+
+
+def _reduce_window(draft: Draft) -> None:
+    """Without a shape XLA looks at the first two operands, an array and a first value."""
+    _even(draft)
+    if draft.shape is None:
+        draft.shape = inferred_shape(draft.opcode, draft.operands[:2], draft.attributes)
 
 
 def _odd(draft: Draft) -> None:
@@ -138,15 +145,21 @@ def _reshape(draft: Draft) -> None:
         _same_size(draft)
 
 
+def _held(shape: Shape) -> Shape:
+    """The array that a buffer holds; any other shape as it is."""
+    return shape.elements[0] if shape.dtype is dt.BUFFER else shape
+
+
 def _same_size(draft: Draft) -> None:
     """Equal products of the sizes that are known."""
     shape = draft.shape
     if shape is None:
         return
-    for at, part in (("result", shape), ("operand 0", draft[0])):
+    operand = _held(draft[0])
+    for at, part in (("result", shape), ("operand 0", operand)):
         if not part.is_array:
             raise _wrong(at, str(part), "an array")
-    found, expected = (prod(n for n in s.dims if n != UNBOUNDED) for s in (shape, draft[0]))
+    found, expected = (prod(n for n in s.dims if n != UNBOUNDED) for s in (shape, operand))
     if found != expected:
         raise _wrong("result", f"{shape} of {found} elements", f"{expected}, as operand 0 has")
 
@@ -173,23 +186,24 @@ def _indices(draft: Draft, before: int) -> None:
     if count < before:
         raise _counted(count, f"at least {before}")
     if count == before + 1:
-        if not draft[before].is_array:
-            raise _wrong(f"operand {before}", str(draft[before]), "an array")
-        if draft[before].rank == 1:
+        index = _held(draft[before])
+        if not index.is_array:
+            raise _wrong(f"operand {before}", str(index), "an array")
+        if index.rank == 1:
             return
-    if not draft[0].is_array:
-        raise _wrong("operand 0", str(draft[0]), "an array")
-    if count != before + draft[0].rank:
-        raise _counted(count, f"{before} + {draft[0].rank}, the rank of operand 0")
+    array = _held(draft[0])
+    if not array.is_array:
+        raise _wrong("operand 0", str(array), "an array")
+    if count != before + array.rank:
+        raise _counted(count, f"{before} + {array.rank}, the rank of operand 0")
 
 
 def _compare(draft: Draft) -> None:
     """Without `type` it follows from the element type."""
     if draft.shape is not None and "type" in draft.attributes:
         return
-    for k in range(2):
-        if not draft[k].is_array:
-            raise _wrong(f"operand {k}", str(draft[k]), "an array")
+    if not draft[0].is_array and (draft.shape is None or draft[0].dtype is not dt.BUFFER):
+        raise _wrong("operand 0", str(draft[0]), "an array")
 
 
 def _complex(draft: Draft) -> None:
@@ -208,7 +222,11 @@ def _map(draft: Draft) -> None:
             raise Violation(
                 "attribute-missing", "", "written without shape", "dimensions= and to_apply="
             )
-        draft.shape = inferred_shape(draft.opcode, draft.operands, draft.attributes)
+        shapes = [operand.shape for operand in draft.operands]
+        whole = next((s for s in shapes if s.rank), None)
+        if whole is not None:  # numbers are spread, which verification refuses
+            shapes = [whole.with_dtype(s.dtype) if s.is_scalar else s for s in shapes]
+        draft.shape = shape_of(shapes, draft.opcode, draft.attributes)
     if not draft.shape.is_array:
         raise _wrong("result", str(draft.shape), "an array")
     draft.attributes["dimensions"] = tuple(range(draft.shape.rank))
@@ -243,7 +261,9 @@ def _scan(draft: Draft) -> None:
 
 
 def _scanned(draft: Draft, root: Shape, carries: int) -> Shape:
-    """The callee's results, all but the carries with the scanned dimension inserted."""
+    """The callee's results, all but the carries with the scanned dimension inserted. Where there
+    are carries alone XLA does not look at it.
+    """
     (along,) = draft.ints("dimensions")
     if not draft.operands or not draft[0].is_array:
         raise _wrong("operand 0", str(draft[0]) if draft.operands else "absent", "an array")
@@ -253,13 +273,14 @@ def _scanned(draft: Draft, root: Shape, carries: int) -> Shape:
         raise _wrong(
             "to_apply", f"of shape {root}", f"{carries} carries, and arrays", "call-signature"
         )
-    if not 0 <= along < draft[0].rank:
+    if outputs and not 0 <= along < draft[0].rank:
         found = f"{along}"
         raise _wrong(
             "dimensions", found, f"below {draft[0].rank}, operand 0's rank", "attribute-value"
         )
-    size = draft[0].dims[along]
-    shapes = [r.with_dims((*r.dims[:along], size, *r.dims[along:])) for r in outputs]
+    shapes = [
+        r.with_dims((*r.dims[:along], draft[0].dims[along], *r.dims[along:])) for r in outputs
+    ]
     shapes += results[len(outputs) :]
     return Shape.tuple(shapes) if root.is_tuple else shapes[0]
 
@@ -418,7 +439,7 @@ CHECKS: dict[str, Check] = {
     "compare": _compare,
     "map": _map,
     "reduce": _even,
-    "reduce-window": _even,
+    "reduce-window": _reduce_window,
     "complex": _complex,
     "sort": _sort,
     "scan": _scan,
