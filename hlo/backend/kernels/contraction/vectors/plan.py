@@ -257,7 +257,9 @@ def vector_sums(c: Contraction, ring: Ring) -> Sums:
 
 
 def is_dots(c: Contraction, ring: Ring) -> bool:
-    """Whether both factors run along depth."""
+    """Whether both factors run along depth, of which a product of single numbers has none."""
+    if not c.depth:
+        return False
     inner = c.depth[-1]
     along = inner.lhs == 1 and inner.rhs == 1 and inner.size >= ring.lanes
     return along and at_once(c, ring) > 0

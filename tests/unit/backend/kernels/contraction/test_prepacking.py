@@ -207,6 +207,48 @@ ENTRY main {
     assert made.executable(h, weights).tobytes() == hlo.compile(loop)(h, weights).tobytes()
 
 
+@pytest.mark.parametrize(("dtype", "out"), TYPES)
+def test_columns_of_one_number_that_a_loop_keeps(dtype: str, out: str) -> None:
+    """There is no depth along which they could lie."""
+    state = f"(s32[], {dtype}[7,1], {dtype}[12,1], {out}[7,12])"
+    module = hlo.parse(f"""HloModule m
+cond {{
+  s = {state} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(3)
+  ROOT r = pred[] compare(i, n), direction=LT
+}}
+body {{
+  s = {state} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = {dtype}[7,1] get-tuple-element(s), index=1
+  w = {dtype}[12,1] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  k = {dtype}[] convert(j)
+  b = {dtype}[7,1] broadcast(k), dimensions={{}}
+  y = {dtype}[7,1] multiply(x, b)
+  d = {out}[7,12] dot(y, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  ROOT r = {state} tuple(j, x, w, d)
+}}
+ENTRY e {{
+  x = {dtype}[7,1] parameter(0)
+  w = {dtype}[12,1] parameter(1)
+  i = s32[] constant(0)
+  o = {out}[7,12] parameter(2)
+  t = {state} tuple(i, x, w, o)
+  l = {state} while(t), condition=cond, body=body
+  ROOT r = {out}[7,12] get-tuple-element(l), index=3
+}}
+""")
+    numbers = np.random.default_rng(0).integers(0, 2, 100)
+    values = [
+        np.resize(numbers, p.shape.dims).astype(p.shape.dtype.numpy)
+        for p in module.entry.parameters
+    ]
+    assert np.array_equal(hlo.compile(module)(*values), hlo.evaluate(module, *values))
+
+
 def test_a_convolutions_kernel_is_packed() -> None:
     rng = np.random.default_rng(9)
     shape = "f32[2,20,20,24]", "f32[3,3,24,40]", "f32[2,20,20,40]"
