@@ -36,7 +36,8 @@ NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.\-]")
 ALIASES = {"MAY_ALIAS": "may-alias", "MUST_ALIAS": "must-alias", "UNDEFINED_ALIAS": "may-alias"}
 ELIDED = "{...}"
 AS_TEXT = " as text"  # ends the name of the text that a message says
-SCALARS = {"PRED": "false", "C64": "(0, 0)", "C128": "(0, 0)"}
+# Of scalars that are not 0: scales have none.
+SCALARS = {"PRED": "false", "F8E8M0FNU": "1", "C64": "(0, 0)", "C128": "(0, 0)"}
 
 
 def module_of(message: Message, name: str = "<message>") -> Module:

@@ -19,9 +19,11 @@ from hlo.formats.json_format import parse_json, print_json
 from hlo.formats.literal_message import literal_message
 from hlo.formats.message import Message
 from hlo.formats.module_message import module_message
+from hlo.formats.module_text import module_of
 from hlo.formats.reading import candidates
 from hlo.formats.text_format import parse_text, print_text
 from hlo.formats.writing import FORMS, hlo_proto
+from hlo.ir.dtype import ARRAY_TYPES, DType
 from hlo.ir.literal import Literal
 from hlo.printer.equality import difference
 from tests.support import oracle
@@ -67,6 +69,15 @@ def test_literals_keep_their_bits(tmp_path: Path) -> None:
     literal = constant.attributes["literal"]
     assert isinstance(literal, Literal)
     assert literal.array.view(np.uint32)[1] == 0xFF923456
+
+
+@pytest.mark.parametrize("dtype", ARRAY_TYPES, ids=str)
+def test_numbers_of_every_type_read_back(dtype: DType) -> None:
+    value = "true" if dtype.is_pred else "(1, -1)" if dtype.is_complex else "1"
+    if dtype.name == "s1":
+        value = "-1"  # the other number that it has is 0
+    module = hlo.parse(f"HloModule m\nENTRY e {{ ROOT c = {dtype}[] constant({value}) }}")
+    assert str(module_of(module_message(module), "m")) == str(module)
 
 
 def test_convert_takes_the_form_of_the_suffix(tmp_path: Path) -> None:
