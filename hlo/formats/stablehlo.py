@@ -7,6 +7,7 @@ from hlo.formats.module_message import module_message
 from hlo.formats.wire import decode, encode
 from hlo.ir.module import Module
 from hlo.tools import jax_door
+from hlo.verifier.verify import verify
 
 
 def message_of_mlir(program: str | bytes) -> Message:
@@ -16,9 +17,17 @@ def message_of_mlir(program: str | bytes) -> Message:
 
 def stablehlo_text(module: Module) -> str:
     """A module as StableHLO's text."""
-    return jax_door.mlir_text(stablehlo_bytecode(module))
+    return _written(module, "text").decode()
 
 
 def stablehlo_bytecode(module: Module) -> bytes:
     """A module as MLIR bytecode of StableHLO."""
-    return jax_door.stablehlo_of_module_proto(encode(module_message(module)))
+    return _written(module, "bytecode")
+
+
+def _written(module: Module, form: str) -> bytes:
+    """Raises HloError where it does not verify, or where XLA does not write it."""
+    from hlo.tools.stablehlo_writer import written  # few commands start processes
+
+    verify(module)
+    return written(encode(module_message(module)), form)

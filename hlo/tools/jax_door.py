@@ -218,5 +218,10 @@ def stablehlo_of_module_proto(proto: bytes) -> bytes:
 
 def mlir_text(bytecode: bytes) -> str:
     """The text of MLIR bytecode."""
+    ir = private("ir")
     with private("make_ir_context")():
-        return str(_told("MLIR does not read this", lambda: private("ir").Module.parse(bytecode)))
+        try:
+            return str(ir.Module.parse(bytecode))
+        except ir.MLIRError as refused:
+            said = " ".join(str(refused).split())
+            raise HloError("oracle", f"MLIR does not read this: {said[:600]}") from None

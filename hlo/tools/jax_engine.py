@@ -108,7 +108,7 @@ def run_in_child(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
             text=True,
             timeout=CHILD_TIMEOUT_S,
             check=False,
-            env={**os.environ, "PYTHONPATH": _path(), "TF_CPP_MIN_LOG_LEVEL": "2"},
+            env=child_environment(),
         )
         if done.returncode != 0 or not Path(made).exists():
             lines = [line for line in done.stderr.strip().splitlines() if line]
@@ -117,11 +117,14 @@ def run_in_child(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         return _read(made)
 
 
-def _path() -> str:
-    """Where the child finds this package: not in the folder that it happens to run in (-P)."""
+def child_environment() -> dict[str, str]:
+    """Of a process that runs a module of this package: it finds the package, which is not in the
+    folder that it happens to run in (-P), and XLA is quiet.
+    """
     given = os.environ.get("PYTHONPATH")
     own = str(Path(__file__).parents[2])
-    return os.pathsep.join([own, given] if given else [own])
+    path = os.pathsep.join([own, given] if given else [own])
+    return {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
 def _write(path: str, arrays: Sequence[np.ndarray]) -> None:

@@ -80,6 +80,27 @@ def test_numbers_of_every_type_read_back(dtype: DType) -> None:
     assert str(module_of(module_message(module), "m")) == str(module)
 
 
+@NEEDS_JAX
+@pytest.mark.parametrize(
+    ("root", "code"),
+    [
+        (
+            'f32[3] custom-call(p), custom_call_target="c", api_version=API_VERSION_TYPED_FFI, '
+            'backend_config={"kind":{"a":[1]}}',
+            "oracle",
+        ),
+        ("f32[2] negate(p)", "shape-mismatch"),
+    ],
+)
+def test_what_xla_writes_no_stablehlo_of(root: str, code: str) -> None:
+    """Its writer would end the process over these."""
+    module = hlo.parse(f"HloModule m\nENTRY e {{ p = f32[3] parameter(0)\n ROOT r = {root} }}")
+    for form in ("stablehlo", "stablehlo-bytecode"):
+        with pytest.raises(HloError) as raised:
+            hlo.write(module, form)
+        assert raised.value.code == code
+
+
 def test_convert_takes_the_form_of_the_suffix(tmp_path: Path) -> None:
     source, target = tmp_path / "m.hlo", tmp_path / "m.pbtxt"
     source.write_text(TEXT)
