@@ -81,3 +81,52 @@ def test_options_limit_rows_and_memory() -> None:
     assert while_loop_dot_batching(made(LHS), least_bytes=0, max_rows=1, max_ops=60)
     assert not while_loop_dot_batching(made(LHS), least_bytes=0, max_bytes=167)
     assert while_loop_dot_batching(made(LHS), least_bytes=0, max_bytes=168)
+
+
+SHORT = """HloModule short
+body {
+  s = (s32[], f32[512], f32[9,8], f32[512,8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[512] get-tuple-element(s), index=1
+  us = f32[9,8] get-tuple-element(s), index=2
+  w = f32[512,8] get-tuple-element(s), index=3
+  z = s32[] constant(0)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  row = f32[1,8] dynamic-slice(us, i, z), dynamic_slice_sizes={1,8}
+  u = f32[8] reshape(row)
+  d = f32[512] dot(w, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[512] tanh(h)
+  sum = f32[512] add(t, d)
+  ROOT r = (s32[], f32[512], f32[9,8], f32[512,8]) tuple(next, sum, us, w)
+}
+condition {
+  s = (s32[], f32[512], f32[9,8], f32[512,8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(9)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  us = f32[9,8] parameter(0)
+  w = f32[512,8] parameter(1)
+  h = f32[512] parameter(2)
+  i = s32[] constant(0)
+  start = (s32[], f32[512], f32[9,8], f32[512,8]) tuple(i, h, us, w)
+  loop = (s32[], f32[512], f32[9,8], f32[512,8]) while(start), condition=condition, body=body
+  ROOT y = f32[512] get-tuple-element(loop), index=1
+}
+"""
+
+
+def test_short_products_leave_loops_before_they_are_sums() -> None:
+    module = driver.parse(SHORT)
+    optimised = driver.optimize(module)
+    opcodes = [i.opcode for c in optimised.computations for i in c.instructions]
+    assert opcodes.count("dot") == 1
+    assert "reduce" not in opcodes
+    assert any(i.opcode == "dot" for i in optimised.entry.instructions)
+    generator = np.random.default_rng(7)
+    shapes = ((9, 8), (512, 8), (512,))
+    values = [generator.integers(-4, 5, s).astype(np.float32) for s in shapes]
+    expected = driver.evaluate(module, *values)
+    assert np.allclose(driver.evaluate(optimised, *values), expected, rtol=1e-6)
