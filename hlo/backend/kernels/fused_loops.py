@@ -173,6 +173,7 @@ def enter_operands(expression: Expression, instruction: Instruction) -> int:
     is_fusion = instruction.opcode == "fusion"
     callees = instruction.called_computations() if is_fusion else []
     sources = callees[0].parameters if callees else instruction.operands
+    expression.entered.update(callees)
     number = 0
     for source, operand in zip(sources, instruction.operands, strict=True):
         for path, leaf in _paths(operand.shape):

@@ -17,6 +17,7 @@ from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Opaque
 from hlo.indexing.maps import Start
 from hlo.ir import dtype as dt
+from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
@@ -70,7 +71,8 @@ def moved_as(dtype: DType) -> DType:
 
 class Expression:
     """leaves: the values that are in memory; bound: a called computation's parameters -> what they
-    stand for. is_raw: elements are moved only, so that they are seen as their bits. runs_once:
+    stand for. entered: the computations that are the kernel's own, of which it hands on the root
+    alone. is_raw: elements are moved only, so that they are seen as their bits. runs_once:
     whether a run of the program computes each of them once at the most.
     """
 
@@ -78,6 +80,7 @@ class Expression:
         self.target = target
         self.leaves: dict[Node, Leaf] = {}
         self.bound: dict[Instruction, Instruction] = {}
+        self.entered: set[Computation] = set()
         self.is_raw = False
         self.runs_once = False
         self.chains: dict[Instruction, Chain | None] = {}  # what is looked up, as far as asked
@@ -120,6 +123,7 @@ class Expression:
         for parameter, operand in zip(callee.parameters, call.operands, strict=True):
             if self.bound.setdefault(parameter, operand) is not operand:
                 raise unsupported(call, "of a computation that is called twice")
+        self.entered.add(callee)
         return callee.root
 
     def known_start(self, operand: Instruction, low: int, high: int) -> Expr | None:

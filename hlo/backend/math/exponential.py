@@ -16,7 +16,13 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from hlo.backend.math import piece_tables, pieces
-from hlo.backend.math.scaling import format_of, grown_by_power, has_parts, power_of_two
+from hlo.backend.math.scaling import (
+    format_of,
+    grown_by_power,
+    grown_to_normal,
+    has_parts,
+    power_of_two,
+)
 from hlo.backend.math.term import (
     Term,
     estrin,
@@ -30,13 +36,14 @@ from hlo.backend.math.term import (
 
 class _Range(Struct, frozen=True):
     """Constants of one float type: e^x is 0 below `zero` (`dead`: far below), finite up to `last`,
-    inf above `full`.
+    inf above `full`. normal: a little more than from where on it is normal.
     """
 
     ln2_high: float
     ln2_low: float
     zero: float
     dead: float
+    normal: float
     last: float
     full: float
     minus_one: float  # from it on down expm1 is -1
@@ -54,7 +61,7 @@ EXP_F64 = (
 
 _RANGES = {
     "float": _Range(
-        0.693145751953125, 1.42860682030941723212e-6, -103.972084, -110.0, 88.72283172607422,
+        0.693145751953125, 1.42860682030941723212e-6, -103.972084, -110.0, -86.5, 88.72283172607422,
         89.0, -17.4,
         (0.4999999403953552, 0.16666516661643982, 0.04166810214519501, 0.00836916547268629,
          0.0013837991282343864),
@@ -63,7 +70,7 @@ _RANGES = {
     ),
     "double": _Range(
         6.93147180369123816490e-01, 1.90821492927058770002e-10, -745.1332191019412, -750.0,
-        709.782712893384, 710.0, -37.5, EXP_F64, EXP_F64,
+        -707.5, 709.782712893384, 710.0, -37.5, EXP_F64, EXP_F64,
     ),
 }  # fmt: skip
 _LOG2_E = 1.4426950408889634
@@ -75,9 +82,23 @@ def exp(x: Term) -> Term:
     # r beyond its range gives a polynomial of even degree, positive.
     n, shifted, t = nearest_power(x.at_least(c.dead))
     r = fmuladd(n, -c.ln2_low, t)
-    y = grown_by_power(r, c.q, n, shifted)
+    return _finite(x, grown_by_power(r, c.q, n, shifted))
+
+
+def exp_of_sums(x: Term) -> Term:
+    """e^x for sums with numbers that are as they were if a subnormal number is added: it has the
+    bits of exp where e^x is normal, and is one of the least normal numbers elsewhere.
+    """
+    c = _RANGES[x.scalar]
+    n, shifted, t = nearest_power(x.at_least(c.normal))
+    return _finite(x, grown_to_normal(fmuladd(n, -c.ln2_low, t), c.q, n, shifted))
+
+
+def _finite(x: Term, y: Term) -> Term:
+    """e^x, of which y is right where it is finite."""
     if has_parts(x):  # which scale by any power
         return y
+    c = _RANGES[x.scalar]
     return (x <= c.last).select(y, x * 2.0 ** format_of(x).bias)  # NaN, infinite
 
 

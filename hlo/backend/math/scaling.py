@@ -63,6 +63,14 @@ def grown_by_power(r: Term, q: Sequence[float], n: Term, shifted: Term) -> Term:
     return small.select(rounding.nearest_integer(y), y.bits).real
 
 
+def grown_to_normal(r: Term, q: Sequence[float], n: Term, shifted: Term) -> Term:
+    """The same where the result is a normal number for every n that comes."""
+    y = near_one(r, series(r, q))
+    if has_parts(r):
+        return scaled(y, n)
+    return (y.bits + (shifted.bits << format_of(y).mantissa)).real
+
+
 def _by_exponent(y: Term, shifted: Term, least: int) -> Term:
     """y 2^n for y in [0.7, 1.5]: the code of y with n added to its exponent. What is less than a
     normal number's is one where the result is small: then the sum with 2^mantissa rounds it to

@@ -124,6 +124,7 @@ class Fused:
         self, w: Writer, sums: tuple[Value, ...], lanes: Lanes, columns: int, gates: int
     ) -> tuple[Value, ...]:
         elemental = elemental_of(Nest(w, self.target), lanes.count)
+        elemental.expression.entered.add(self.body)
         for parameter, base in zip(self.read, lanes.others, strict=True):
             shape = parameter.shape
             elemental.enter((parameter, ()), Memory(base, shape.dtype, shape.size))
