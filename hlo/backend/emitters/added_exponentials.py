@@ -1,6 +1,6 @@
 """Added exponentials: powers of e that a kernel only adds to numbers which hide small ones.
 
-    1 / (1 + exp(-x))       log(exp(x) + 1)
+    1 / (1 + exp(-x))       log(exp(x) + 1)       1 - exp(-x)
 
 What is subnormal of such a power is lost in the sum, so that none of it need be computed.
 """
@@ -38,9 +38,11 @@ def is_added(expression: Expression, exponential: Instruction) -> bool:
 
 
 def _hides(expression: Expression, user: Instruction, exponential: Instruction) -> bool:
-    """Whether a user adds the power to a constant that is large enough, and nothing else."""
+    """Whether a user adds the power to a constant that is large enough, or takes one from the
+    other, and nothing else.
+    """
     others = [o for o in user.operands if o is not exponential]
-    if user.opcode != "add" or len(others) != 1:
+    if user.opcode not in ("add", "subtract") or len(others) != 1:
         return False
     literal = uniform(expression, expression.source(others[0], ()))
     if literal is None or not literal.array.size:
