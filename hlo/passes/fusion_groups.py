@@ -54,7 +54,6 @@ from hlo.passes.fusion_repeats import (
     whole_users,
 )
 from hlo.passes.fusion_stencils import places_in, repeats_more_than_memory
-from hlo.passes.fusion_strips import fits_strips
 from hlo.passes.fusion_views import views_memory
 from hlo.passes.liveness import awaited
 from hlo.passes.patterns.matching import ints
@@ -444,6 +443,8 @@ def _reorder(group: Group, producer: Instruction, axes: Axes) -> bool:
     last = len(group.dims) - 1
     if last not in kept or group.dims[last] < _LEAST_LANES:
         return False
+    from hlo.passes.fusion_strips import fits_strips  # few programs reduce what lies outside
+
     columns = prod(group.dims[d] for d in kept)
     if columns > producer.shape.size or not fits_strips(group, producer, reduced, columns):
         return False

@@ -16,7 +16,6 @@ from typing import Protocol
 
 from hlo.analysis.fusibility import is_elementwise
 from hlo.backend.emitters import constants, exact_division
-from hlo.backend.emitters.added_exponentials import added_exponential, is_added
 from hlo.backend.emitters.applied import apply, reread
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import access, types
@@ -214,8 +213,11 @@ class Elemental:
         if quotients is not None:
             return quotients
         kinds = [o.shape.dtype for o in instruction.operands]
-        if instruction.opcode == "exponential" and is_added(self.expression, instruction):
-            return [added_exponential(self.nest, instruction, lanes) for lanes in operands[0]]
+        if instruction.opcode == "exponential":
+            from hlo.backend.emitters.added_exponentials import added_exponential, is_added
+
+            if is_added(self.expression, instruction):
+                return [added_exponential(self.nest, instruction, lanes) for lanes in operands[0]]
         return [
             apply(self.nest, instruction, [o[n] for o in operands], kinds)
             for n in range(len(indices))
