@@ -102,29 +102,33 @@ def run_in_child(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         )
         write_text(program, text)
         _write(given, arrays)
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "hlo.tools.jax_engine", program, given, made],
-            capture_output=True,
-            text=True,
-            timeout=CHILD_TIMEOUT_S,
-            check=False,
-            env=child_environment(),
-        )
+        done = run_child("hlo.tools.jax_engine", program, given, made)
         if done.returncode != 0 or not Path(made).exists():
-            lines = [line for line in done.stderr.strip().splitlines() if line]
+            lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line]
             said = lines[-1] if lines else f"its process ended with code {done.returncode}"
             raise HloError("oracle", f"{REFUSED}: {said[:600].removeprefix(f'{REFUSED}: ')}")
         return _read(made)
 
 
-def child_environment() -> dict[str, str]:
-    """Of a process that runs a module of this package: it finds the package, which is not in the
-    folder that it happens to run in (-P), and XLA is quiet.
+def run_child(name: str, *words: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run a module of this package in a process of its own, which gets data as standard input and
+    may die. HloError "oracle" where it takes longer than CHILD_TIMEOUT_S.
+
+    The child finds the package, which is not in the folder that it happens to run in (-P), and XLA
+    is quiet.
     """
-    given = os.environ.get("PYTHONPATH")
-    own = str(Path(__file__).parents[2])
+    given, own = os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2])
     path = os.pathsep.join([own, given] if given else [own])
-    return {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    command = [sys.executable, "-P", "-m", name, *words]
+    environment = {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    try:
+        return subprocess.run(
+            command, input=data, capture_output=True, timeout=CHILD_TIMEOUT_S, check=False,
+            env=environment,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        said = f"XLA took longer than {CHILD_TIMEOUT_S} s, expected an answer by then"
+        raise HloError("oracle", said) from None
 
 
 def _write(path: str, arrays: Sequence[np.ndarray]) -> None:

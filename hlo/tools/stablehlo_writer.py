@@ -8,12 +8,11 @@ MLIR, layouts that are none.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 from hlo.errors import HloError
 from hlo.tools import jax_door
-from hlo.tools.jax_engine import CHILD_TIMEOUT_S, child_environment
+from hlo.tools.jax_engine import run_child
 
 REFUSED = "XLA does not write this module as StableHLO"
 
@@ -21,14 +20,7 @@ REFUSED = "XLA does not write this module as StableHLO"
 def written(proto: bytes, form: str) -> bytes:
     """form: "text" or "bytecode". Raises HloError "oracle" where XLA refuses or dies."""
     jax_door.check_available()
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "hlo.tools.stablehlo_writer", form],
-        input=proto,
-        capture_output=True,
-        timeout=CHILD_TIMEOUT_S,
-        check=False,
-        env=child_environment(),
-    )
+    done = run_child("hlo.tools.stablehlo_writer", form, data=proto)
     if done.returncode == 0:
         return done.stdout
     said = f"{REFUSED}: its process ended with code {done.returncode}"

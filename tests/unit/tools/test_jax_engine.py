@@ -8,6 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from hlo.errors import HloError
+from hlo.tools import jax_engine
 from hlo.tools.input_size import limited
 from hlo.tools.jax_engine import run_in_child
 
@@ -37,3 +39,10 @@ def test_arrays_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for wanted, made in zip(ARRAYS, found, strict=True):
         assert (made.dtype, made.shape) == (wanted.dtype, wanted.shape)
         assert made.tobytes() == wanted.tobytes()
+
+
+def test_a_child_that_takes_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax_engine, "CHILD_TIMEOUT_S", 0.01)
+    with pytest.raises(HloError, match="longer than 0.01 s") as caught:
+        jax_engine.run_child("timeit", "-n", "1", "import time; time.sleep(9)")
+    assert caught.value.code == "oracle"
