@@ -43,6 +43,6 @@ def test_arrays_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_child_that_takes_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax_engine, "CHILD_TIMEOUT_S", 0.01)
-    with pytest.raises(HloError, match="longer than 0.01 s") as caught:
+    with pytest.raises(HloError, match=r"longer than 0\.01 s") as caught:
         jax_engine.run_child("timeit", "-n", "1", "import time; time.sleep(9)")
     assert caught.value.code == "oracle"
