@@ -17,6 +17,7 @@ from math import prod
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.analysis.loop_state import counter, element_index, extend, start_of
 from hlo.ir.computation import Computation
@@ -29,6 +30,7 @@ from hlo.passes.dce import drop_dead_instructions
 from hlo.passes.liveness import awaited
 from hlo.passes.loop_making import extensible_loops, home
 from hlo.passes.loop_shrinking import without_unread
+from hlo.passes.patterns.contraction import exchanged_attributes
 from hlo.passes.patterns.matching import ints
 from hlo.passes.trip_rows import Taken, TripRows
 
@@ -143,12 +145,26 @@ def _product_shape(batch: Batch) -> Shape:
 
 def _move(rows: TripRows, batches: list[Batch]) -> None:
     """Products before the loop, their rows in it."""
+    batches = [_exchanged(rows.body, batch) for batch in batches]
     starts = [_product(rows, batch) for batch in batches]
     loop, elements = extend(rows.loop, starts)
     for batch, element in zip(batches, elements, strict=True):
         _take_row(rows.body, batch, element)
     drop_dead_instructions(rows.body)
     without_unread(loop)
+
+
+def _exchanged(body: Computation, batch: Batch) -> Batch:
+    """The same product with a row that is a vector first, so that the rows of all trips are rows of
+    their product, too.
+    """
+    if batch.side == 0 or _free(batch, 1):
+        return batch
+    x, y = batch.dot.operands
+    attributes = exchanged_attributes(batch.dot)
+    dot = make(batch.dot, "dot", y, x, shape=batch.dot.shape, **attributes)
+    body.replace_uses(batch.dot, dot)
+    return replace(batch, dot=dot, side=0)
 
 
 def _product(rows: TripRows, batch: Batch) -> Instruction:

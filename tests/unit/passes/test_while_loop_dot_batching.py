@@ -124,7 +124,9 @@ def test_short_products_leave_loops_before_they_are_sums() -> None:
     opcodes = [i.opcode for c in optimised.computations for i in c.instructions]
     assert opcodes.count("dot") == 1
     assert "reduce" not in opcodes
-    assert any(i.opcode == "dot" for i in optimised.entry.instructions)
+    (dot,) = (i for i in optimised.entry.instructions if i.opcode == "dot")
+    assert dot.shape.dims == (9, 512)
+    assert str(driver.optimize(optimised)) == str(optimised)
     generator = np.random.default_rng(7)
     shapes = ((9, 8), (512, 8), (512,))
     values = [generator.integers(-4, 5, s).astype(np.float32) for s in shapes]
