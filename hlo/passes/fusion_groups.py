@@ -446,6 +446,8 @@ def _reorder(group: Group, producer: Instruction, axes: Axes) -> bool:
     from hlo.passes.fusion_strips import fits_strips  # few programs reduce what lies outside
 
     columns = prod(group.dims[d] for d in kept)
+    from hlo.passes.fusion_strips import fits_strips  # few programs get so far
+
     if columns > producer.shape.size or not fits_strips(group, producer, reduced, columns):
         return False
     group.order = loop_order(group.dims, [kept])
