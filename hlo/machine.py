@@ -112,7 +112,7 @@ class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tiled: _Count = 8
     latency: _Count = 4
     load_latency: _Count = 8
-    window: _Count = 190
+    window: _Count = 100
 
 
 # The second level's two facts are those of two processors: 2 MiB in 16 ways have ways of 128 KiB,

@@ -443,11 +443,9 @@ def _reorder(group: Group, producer: Instruction, axes: Axes) -> bool:
     last = len(group.dims) - 1
     if last not in kept or group.dims[last] < _LEAST_LANES:
         return False
-    from hlo.passes.fusion_strips import fits_strips  # few programs reduce what lies outside
-
-    columns = prod(group.dims[d] for d in kept)
     from hlo.passes.fusion_strips import fits_strips  # few programs get so far
 
+    columns = prod(group.dims[d] for d in kept)
     if columns > producer.shape.size or not fits_strips(group, producer, reduced, columns):
         return False
     group.order = loop_order(group.dims, [kept])

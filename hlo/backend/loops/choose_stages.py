@@ -7,7 +7,10 @@ division, then an error function) is longer than that, it waits for results inst
 the next element, however many units it has: 150 cycles a vector where the arithmetic takes 60.
 The loop is parted (loop fission): each part is a stage, a loop of its own over the block, whose
 iterations do not depend on each other; what a later stage needs is kept in a row, in the first
-level of cache.
+level of cache. What waits for its operands fills a processor's schedulers long before its window of
+instructions: on Zen 5 functions with chains of 100 to 190 cycles (a softplus, a logit, a power
+under an error function) take 0.6 to 0.95 of the time in stages, whether caches hold their arrays or
+memory does; with AVX2 0.74 to 1.05.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ def test_vectors_go_together_through_a_chain_that_cannot_be_parted(
     assert schedule.vector.step == step
 
 
-@pytest.mark.parametrize(("steps", "stages"), [(30, 2), (16, 0)])
+@pytest.mark.parametrize(("steps", "stages"), [(30, 2), (16, 1), (8, 0)])
 def test_chains_that_can_be_parted_or_are_short_go_alone(steps: int, stages: int) -> None:
     schedule = chained("znver4", "f64", steps)
     assert len(schedule.stages) == stages
