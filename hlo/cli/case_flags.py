@@ -87,8 +87,9 @@ def takes_case(command: Command) -> Command:
         from hlo.tools.cases import Case
         from hlo.tools.fill import fill_elided
 
-        module = fill_elided(read_module(file), seed)
+        module = read_module(file)
         driver.verify(module)
+        module = fill_elided(module, seed)
         values = given_arguments(module, inputs, archive, kind, seed)
         return command(case=Case(module, tuple(values)), **fields)
 

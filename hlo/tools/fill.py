@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from hlo.ir.graph import clone_module
+from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.tools.demands import NOTHING, Demand, demands
 from hlo.tools.inputs import generator, made_up_array
+from hlo.verifier.verify import verify
 
 Path = tuple[int, ...]
 SCALE = 0.1  # of floats: products and sums of a few hundred of them stay near 1
@@ -20,18 +22,27 @@ def fill_elided(module: Module, seed: int = 0) -> Module:
 
     Floats are normal with deviation 0.1; integers that a use takes as indices lie in its range,
     others in 0..9; pred is a fair coin. The values follow from seed and the order of the text.
+    Raises HloErrors where there are any in a module that does not verify.
     """
     filled = clone_module(module)
+    elided = [i for c in filled.computations for i in c.instructions if _is_elided(i)]
+    if not elided:
+        return filled
+    verify(filled)
     asked = demands(filled)
     rng = generator(seed)
-    for computation in filled.computations:
-        for instruction in computation.instructions:
-            literal = instruction.attributes.get("literal")
-            if isinstance(literal, Literal) and literal.is_elided:
-                value = _filled(literal, rng, asked.get(instruction, {}), ())
-                attributes = {**instruction.attributes, "literal": value}
-                computation.set_attributes(instruction, attributes)
+    for instruction in elided:
+        literal, computation = instruction.attributes["literal"], instruction.computation
+        assert isinstance(literal, Literal), "what elided constants have"
+        assert computation is not None, "an instruction in a computation"
+        value = _filled(literal, rng, asked.get(instruction, {}), ())
+        computation.set_attributes(instruction, {**instruction.attributes, "literal": value})
     return filled
+
+
+def _is_elided(instruction: Instruction) -> bool:
+    literal = instruction.attributes.get("literal")
+    return isinstance(literal, Literal) and literal.is_elided
 
 
 def _filled(

@@ -1,10 +1,15 @@
 """fill_elided: which constants get values, and that they make sense."""
 
-import numpy as np
+from pathlib import Path
 
+import numpy as np
+import pytest
+
+from hlo.errors import HloErrors
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
 from hlo.tools.fill import fill_elided
+from tests.support.command import call
 
 GATHER = """
 HloModule m
@@ -47,3 +52,25 @@ def test_every_type_is_filled() -> None:
     assert isinstance(values, tuple)
     assert [v.shape for v in values] == [(20,)] * 10
     assert np.isfinite(values[6].astype(np.float32)).all()
+
+
+WRONG = "p = f32[2] parameter(0)\n c = f32[2] constant({...})\n ROOT r = f32[4] broadcast(p), "
+WRONG = f"HloModule m\nENTRY e {{ {WRONG} dimensions={{3}} }}"
+
+
+def test_a_module_that_does_not_verify() -> None:
+    """What its constants are asked for, it cannot say."""
+    with pytest.raises(HloErrors):
+        fill_elided(parse(WRONG))
+    whole = parse(WRONG.replace("{...}", "{1, 2}"))
+    assert str(fill_elided(whole)) == str(whole)
+
+
+@pytest.mark.parametrize("command", [("slice", "--from=p"), ("extract", "--name=p")])
+@pytest.mark.parametrize("literal", ["{...}", "{1, 2}"])
+def test_commands_refuse_it(command: tuple[str, str], literal: str, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.hlo"
+    file.write_text(WRONG.replace("{...}", literal))
+    outcome = call("hlo-opt", command[0], str(file), command[1])
+    assert outcome.code == 1
+    assert "error[" in outcome.err
