@@ -28,16 +28,24 @@ Routine = Callable[..., tuple[Any, ...]]  # SciPy has no types
 
 TYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
 REAL, COMPLEX = "sd", "cz"
+_DIGITS = re.compile("[0-9]{1,19}")
 
 
 def attributes(backend_config: str) -> Config:
-    """The values of an MLIR dictionary `{uplo = 76 : ui8, left = true}`; ui8 are ASCII codes."""
+    """The values of an MLIR dictionary `{uplo = 76 : ui8, left = true}`; ui8 are ASCII codes.
+
+    Raises Violation where one is no number of 64 bits, nor a truth.
+    """
     found: Config = {}
-    for name, value, kind in re.findall(r"(\w+) = (\w+)(?: : (\w+))?", backend_config):
+    for name, value, kind in re.findall(r"(\w+) = ([-\"\w]+)(?: : (\w+))?", backend_config):
         if value in ("true", "false"):
             found[name] = value == "true"
-        else:
-            found[name] = chr(int(value)) if kind == "ui8" else int(value)
+            continue
+        most = 0xFF if kind == "ui8" else (1 << 63) - 1
+        if not (_DIGITS.fullmatch(value) and int(value) <= most):
+            expected = f"{name} from 0 to {most}, or a truth"
+            raise Violation("attribute-value", "backend_config", f"{name} = {value[:40]}", expected)
+        found[name] = chr(int(value)) if kind == "ui8" else int(value)
     return found
 
 

@@ -26,6 +26,7 @@ from hlo.backend.kernels.linear_algebra.qr import q_kernel, qr_kernel
 from hlo.backend.kernels.linear_algebra.qr_lanes import q_lanes_kernel, qr_lanes_kernel
 from hlo.backend.kernels.linear_algebra.triangular import solve_kernel, triangular_kernel
 from hlo.backend.kernels.linear_algebra.triangular_form import system_of
+from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -43,7 +44,10 @@ def matrix_kernel(instruction: Instruction, target: Target) -> Made | None:
     if instruction.opcode != "custom-call":
         return OPCODES[instruction.opcode](instruction, target)
     letter, name = _routine(instruction)
-    config = attributes(str(instruction.attributes.get("backend_config", "")))
+    try:
+        config = attributes(str(instruction.attributes.get("backend_config", "")))
+    except Violation:
+        return None  # as below
     if not _has_type(instruction, letter):
         return None
     if not _has_signature(instruction, name, is_real=letter in "sd"):
