@@ -49,6 +49,9 @@ def _wrong(token: Token, expected: str) -> Violation:
     return Violation("literal", "literal", f"'{token.value}'", expected)
 
 
+_PLAIN_SIZES = (0, 4)  # E(n) of numbers that share a shape in XLA, whatever their type
+
+
 class _Reader:
     """A cursor over the tokens."""
 
@@ -188,7 +191,8 @@ def stored(shape: Shape) -> Shape:
     layout = shape.layout
     if layout.index_type or layout.pointer_type:
         raise Violation("layout", "literal", f"of shape {shape}", "a layout without # and *")
-    if not (shape.rank or layout.tiles or layout.memory_space or layout.element_size):
+    is_plain = layout.element_size in _PLAIN_SIZES and not (layout.tiles or layout.memory_space)
+    if is_plain and not shape.rank:
         layout = default_layout(0)  # XLA has one shape for all numbers of a type
     if not shape.is_dynamic and not layout.element_size and layout == shape.layout:
         return shape
