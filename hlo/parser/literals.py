@@ -23,6 +23,7 @@ from hlo.ir.shape import Shape
 from hlo.parser.layout_rules import layout_problem
 from hlo.parser.lexer import Token
 
+_PLAIN_SIZES = (0, 4)  # E(n) of numbers that share a shape in XLA, whatever their type
 LARGEST_ELIDED = 1 << 34  # bytes; XLA allocates them, and gives up where it cannot
 QUIET = 0x8000000000000  # the NaN bits of a double that the text gave no payload
 _ATOMS = frozenset(("TRUE", "FALSE", "INT", "DECIMAL", "INF", "NEG_INF"))
@@ -47,9 +48,6 @@ class LiteralTokens:
 
 def _wrong(token: Token, expected: str) -> Violation:
     return Violation("literal", "literal", f"'{token.value}'", expected)
-
-
-_PLAIN_SIZES = (0, 4)  # E(n) of numbers that share a shape in XLA, whatever their type
 
 
 class _Reader:
