@@ -115,11 +115,20 @@ def _put(
     own = WIRES.get(field.kind, VARINT)
     if wire != own:  # packed, as repeated numbers are written
         assert isinstance(value, bytes), "packed numbers are bytes"
-        _extend(message, field, _packed(field, value), gathered)
+        if value:
+            _extend(message, field, _packed(field, value), gathered)
     elif field.is_repeated:
         _extend(message, field, [_scalar(field, value)], gathered)
     else:
-        message.values[field.name] = _scalar(field, value)
+        _put_one(message, field, _scalar(field, value))
+
+
+def _put_one(message: Message, field: Field, value: object) -> None:
+    """A field that is there with its zero is as good as not there, if nothing tells them apart."""
+    if field.has_presence or message.type.is_entry or _is_set(value):
+        message.values[field.name] = value
+    else:
+        message.values.pop(field.name, None)
 
 
 def _extend(

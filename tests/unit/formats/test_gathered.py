@@ -1,4 +1,4 @@
-"""What comes in many parts of a message is joined once, however many there are."""
+"""What comes in many parts of a message is joined once, what is nothing is not there."""
 
 from __future__ import annotations
 
@@ -48,3 +48,14 @@ def test_fields_that_are_not_known() -> None:
     literal = text_format.parse_text(text, "LiteralProto")
     assert literal.unknown == (VARINT_OF_FIELD_9999 + b"\1") * COUNT
     assert wire.decode(wire.encode(literal), "LiteralProto") == literal
+
+
+def test_zeros_that_are_written_are_as_those_that_are_not() -> None:
+    """Of a field that comes again the last one counts, a zero too."""
+    number = Message("LayoutProto").type.fields["memory_space"].number
+    tag = wire.to_varint(number << 3)
+    assert wire.decode(tag + b"\0", "LayoutProto") == Message("LayoutProto")
+    assert wire.decode(tag + b"\5" + tag + b"\0", "LayoutProto") == Message("LayoutProto")
+    order = Message("LayoutProto").type.fields["minor_to_major"].number
+    empty = wire.to_varint(order << 3 | 2) + b"\0"
+    assert wire.decode(empty, "LayoutProto") == Message("LayoutProto")
