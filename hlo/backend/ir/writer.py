@@ -50,12 +50,16 @@ Count = int  # inside Writer `int` is its method
 
 
 class Writer(Struct):
-    """The body of one function. Names are `%1`-style with a letter: `%v12`; labels `b3`."""
+    """The body of one function. Names are `%1`-style with a letter: `%v12`; labels `b3`.
+
+    inlines: how many more long formulas may stand where they are called (math/term.py).
+    """
 
     records: list[Line] = field(default_factory=list)
     declarations: dict[str, str] = field(default_factory=dict)  # symbol -> `declare ...` line
     globals: dict[str, Definition] = field(default_factory=dict)
     location: str = ""  # debug location that new records get (annotate.py)
+    inlines: int = 0
     _count: int = 0
     _known: Known = field(default_factory=dict)
     _around: Sequence[Known] = ()

@@ -41,7 +41,9 @@ _HALF, _HALF_LOW = 1.5707963267948966, 6.123233995736766e-17  # pi/2
 
 def atan2(y: Term, x: Term) -> Term:
     """The angle of x + iy in [-pi, pi], signed zeros and infinities as C99's; f64 below 1.3 ulp."""
-    return outlined("atan2", [y, x], _atan2_f64 if x.is_double else _atan2_f32)
+    body = _atan2_f64 if x.is_double else _atan2_f32
+    # In two parts it holds more numbers than registers do, which a loop of its own spills as well.
+    return outlined("atan2", [y, x], body, is_straight=not x.is_double)
 
 
 def asin(x: Term) -> Term:

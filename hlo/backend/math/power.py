@@ -49,7 +49,7 @@ def power(x: Term, y: Term) -> Term:
         return x
     if base is not None and 0 < base < _INF:
         return _power_of_f64(base, y) if y.is_double else _power_of_f32(base, y)
-    return outlined("pow", [x, y], _power_f64 if x.is_double else _power_f32)
+    return outlined("pow", [x, y], _power_f64 if x.is_double else _power_f32, is_straight=True)
 
 
 def _power_of_f32(base: float, y: Term) -> Term:

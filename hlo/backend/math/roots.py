@@ -43,7 +43,7 @@ def _stepped(root: Term, e: Term) -> Term:
 
 def cbrt(x: Term) -> Term:
     """The real cube root, odd. f32 in double: 0.51 ulp; f64 below 0.6 ulp. Subnormals are right."""
-    return outlined("cbrt", [x], _cbrt_f64 if x.is_double else _cbrt_f32)
+    return outlined("cbrt", [x], _cbrt_f64 if x.is_double else _cbrt_f32, is_straight=True)
 
 
 def hypotenuse(a: Term, b: Term) -> Term:
