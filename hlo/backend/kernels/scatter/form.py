@@ -17,7 +17,8 @@ from hlo.ops.indexing import ScatterAttributes
 
 _PART = 128  # Elements of the innermost window dimension that are worth a unit.
 _MOST_PARTS = 16
-# Positions in runs are shared out where there are so many elements, a unit for so many.
+# Positions in runs are shared out where there are so many elements, a unit for so many. With fewer,
+# the next run's begin is foreseen when the same indices come again.
 _LEAST_OF_RUNS, _RUNS_PART, _MOST_RUNS = 1 << 15, 1 << 12, 64
 
 

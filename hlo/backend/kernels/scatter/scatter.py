@@ -69,7 +69,9 @@ def scatter_calls(
     """
     scatter = computed_scatter(instruction) or instruction
     form = ScatterForm.of(scatter, is_computing=scatter is not instruction)
-    if target.is_alone or target.is_small or not form.may_have_runs:
+    # One thread alone has to know whether runs are long, where an element may stay in a register.
+    is_asked = form.is_in_registers or not target.is_alone
+    if target.is_small or not (is_asked and form.may_have_runs):
         return (KernelCall(_kernel(instruction, scatter, form, target), buffers),), ()
     from hlo.backend.kernels.check_flag import FLAG_BYTES, cleared_flag_kernel
     from hlo.backend.kernels.scatter.runs import unsorted_flag_kernel  # long scatters have runs

@@ -122,9 +122,10 @@ def test_which_scatters_have_runs() -> None:
     assert calls("f32[9,512]", f"s32[{COUNT},1]", f"f32[{COUNT},512]") == 3
 
 
-def test_one_thread_looks_at_nothing() -> None:
-    module = hlo.parse(program("f32[9]", f"s32[{COUNT}]", f"f32[{COUNT}]"))
-    for threads, kernels in ((1, 1), (2, 3)):
+def test_one_thread_looks_where_an_element_may_stay_in_a_register() -> None:
+    shapes = "f32[9]", f"s32[{COUNT}]", f"f32[{COUNT}]"
+    for more, threads, kernels in (("", 1, 1), ("", 2, 3), (", indices_are_sorted=true", 1, 3)):
+        module = hlo.parse(program(*shapes, more=more))
         (made,) = Compilation(module, threads=threads).implementations.values()
         assert isinstance(made, KernelSequence)
         assert len(made.calls) == kernels
