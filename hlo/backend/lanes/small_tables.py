@@ -53,8 +53,7 @@ def looked_up(nest: Nest, base: Value, size: int, position: Expr, element: str) 
         key = ("small table", base.text, first, count)
         if key not in level.memo:
             address = nest.pointer(base, first, element)
-            held = _words if in_word > 1 else _registers
-            level.memo[key] = held(nest, address, element, count)
+            level.memo[key] = _registers(nest, address, element, count, in_word)
         registers = level.memo[key]
     assert isinstance(registers, tuple), "registers under this key"
     found = _picked(nest, registers, index)
@@ -94,32 +93,21 @@ def _row(size: int, position: Expr) -> tuple[Expr, Expr, int]:
     return first + lanes.low, lanes - lanes.low, lanes.high - lanes.low + 1
 
 
-def _registers(nest: Nest, address: Value, element: str, count: int) -> tuple[Value, ...]:
-    """So many elements as words, zeros behind them."""
+def _registers(
+    nest: Nest, address: Value, element: str, count: int, in_word: int
+) -> tuple[Value, ...]:
+    """So many elements, so many of them in a word as they lie in memory, zeros behind them."""
     w, lanes = nest.w, nest.target.isa.lookup_lanes
-    found = []
-    for first in range(0, count, lanes):
-        held = min(lanes, count - first)
-        mask = masked.constant_mask([k < held for k in range(lanes)]) if held < lanes else None
-        start = w.address(address, w.int(first), element)
-        row = masked.load(w, vector_of(element, lanes), start, 1, mask)
-        if element != "float":
-            words = vector_of("i32", lanes)
-            row = row if element == "i32" else w.cast("zext", row, words)
-            row = w.cast("bitcast", row, vector_of("float", lanes))
-        found.append(row)
-    return tuple(found)
-
-
-def _words(nest: Nest, address: Value, element: str, count: int) -> tuple[Value, ...]:
-    """So many elements as they lie in words, zeros behind them."""
-    w, lanes = nest.w, nest.target.isa.lookup_lanes
-    whole = lanes * 32 // _BITS[element]
+    whole = lanes * in_word
     found = []
     for first in range(0, count, whole):
         held = min(whole, count - first)
         mask = masked.constant_mask([k < held for k in range(whole)]) if held < whole else None
         start = w.address(address, w.int(first), element)
         row = masked.load(w, vector_of(element, whole), start, 1, mask)
-        found.append(w.cast("bitcast", row, vector_of("float", lanes)))
+        if in_word == 1 and _BITS[element] < 32:
+            row = w.cast("zext", row, vector_of("i32", lanes))
+        found.append(
+            row if element == "float" else w.cast("bitcast", row, vector_of("float", lanes))
+        )
     return tuple(found)
