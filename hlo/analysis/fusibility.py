@@ -82,7 +82,7 @@ def is_fusible_computation(computation: Computation, known: dict[Computation, in
 def _is_held(member: Instruction) -> bool:
     """Whether a kernel can hold a member, what a fusion calls aside."""
     if member.opcode == "while":
-        from hlo.analysis.lane_loops import lane_loop  # for few programs
+        from hlo.analysis.while_loops.lane_loops import lane_loop  # for few programs
 
         return lane_loop(member) is not None
     return is_fusible(member) or member.opcode in _CALLS_INSIDE
@@ -97,7 +97,7 @@ def is_row_loop(fusion: Instruction) -> bool:
         o.opcode == "while" for m in callee.root.operands for o in m.operands
     ):
         return False
-    from hlo.analysis.lane_loops import row_loop_of  # for few programs
+    from hlo.analysis.while_loops.lane_loops import row_loop_of  # for few programs
 
     return row_loop_of(fusion) is not None
 

@@ -1,6 +1,6 @@
 """Large values: those that caches do not hold, so that it pays to keep them from being written out.
 
-Most programs have none: what is known of these (block_size.py, and the passes of
+Most programs have none: what is known of these (blocks/size.py, and the passes of
 hlo/passes/large_values.py) is imported when there is one.
 """
 

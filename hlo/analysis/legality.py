@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from hlo.analysis.blocked import is_blocked
+from hlo.analysis.blocks.blocked import is_blocked
 from hlo.analysis.fusibility import contraction_of, is_matrix_pair, is_wide_concatenate
 from hlo.analysis.leaves import leaf_element, leaf_offset
 from hlo.indexing.queries import keeps_positions

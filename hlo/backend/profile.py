@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.analysis.blocked import KIND
+from hlo.analysis.blocks.blocked import KIND
 from hlo.analysis.sources import op_name_of, program_line_of, text_line_of
 from hlo.analysis.work import work_of
 from hlo.backend.compilation import Compilation

@@ -68,7 +68,7 @@ def pass_list() -> str:
 
 def rule_list() -> str:
     """algsimp's rules by family with their equations."""
-    from hlo.passes.algsimp import all_rules
+    from hlo.passes.simplify.algsimp import all_rules
 
     rules = all_rules().values()
     rows = []

@@ -34,9 +34,9 @@ def command(topic: str) -> int:
 def _pages(topic: str) -> list[str]:
     from hlo.ops.listing import explain_op
     from hlo.ops.table import OPS
-    from hlo.passes.algsimp import all_rules
     from hlo.passes.catalogue import CATALOGUE
     from hlo.passes.pipeline import canonical_name
+    from hlo.passes.simplify.algsimp import all_rules
     from hlo.verifier.lint import WARNINGS
     from hlo.verifier.rules import explain_rule, rule_pages
 

@@ -3,7 +3,7 @@
 A pass is a function `Module -> bool changed`; its keyword parameters are its options; the first
 line of its docstring is its entry in `--list-passes`. A pass that XLA has bears XLA's name, in
 XLA's spelling; the others are ours. Some passes are about ops that few programs have: these say so
-in NEEDS, and most are imported by pass_lookup.py.
+in NEEDS, and are imported by pass_lookup.py.
 """
 
 from __future__ import annotations
@@ -11,13 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping, Set
 
 from hlo.ops.table import Opcodes, Trait, opcodes
-from hlo.passes.algsimp import algsimp
-from hlo.passes.call_inliner import call_inliner
-from hlo.passes.constant_folding import constant_folding
-from hlo.passes.cse import cse
-from hlo.passes.dce import dce
-from hlo.passes.dynamic_padder import dynamic_padder
-from hlo.passes.fusion import fusion
+from hlo.passes.fusion.fusion import fusion
 from hlo.passes.large_values import (
     block_fusion,
     concatenate_parting,
@@ -26,9 +20,15 @@ from hlo.passes.large_values import (
     score_rows,
     shift_lookups,
 )
-from hlo.passes.reshape_mover import reshape_mover
-from hlo.passes.sharding_remover import sharding_remover
-from hlo.passes.tuple_simplifier import tuple_simplifier
+from hlo.passes.movement.reshape_mover import reshape_mover
+from hlo.passes.padding.dynamic_padder import dynamic_padder
+from hlo.passes.simplify.algsimp import algsimp
+from hlo.passes.simplify.call_inliner import call_inliner
+from hlo.passes.simplify.constant_folding import constant_folding
+from hlo.passes.simplify.cse import cse
+from hlo.passes.simplify.dce import dce
+from hlo.passes.simplify.sharding_remover import sharding_remover
+from hlo.passes.simplify.tuple_simplifier import tuple_simplifier
 
 Pass = Callable[..., bool]
 
@@ -51,56 +51,75 @@ _COMMON: dict[str, Pass] = {
     "tuple-simplifier": tuple_simplifier,
 }
 
-# Opcodes of which a module needs one for a pass to have anything to do, of each set one. It is not
-# run on others, and those that are not above are not imported for them.
+# Passes about ops that many programs lack, by room: opcodes of which a module needs one for the
+# pass to have anything to do, of each set one. It is not run on others, nor imported for them.
+_RARE: dict[str, dict[str, tuple[Set[str], ...]]] = {
+    "blocks": {
+        "while-loop-blocking": (frozenset({"while"}),),
+    },
+    "contraction": {
+        "convert_operand_folding": (frozenset({"convert"}),),
+        "dot-strength-reduction": (frozenset({"dot"}),),
+        "masked-dot-rewriter": (frozenset({"iota"}), frozenset({"dot"})),
+        "matrix-sharing": (frozenset({"dot"}),),
+        "one-hot-rewriter": (frozenset({"iota"}), frozenset({"dot"})),
+        "winograd": (frozenset({"convolution"}),),
+        "zero-bands": (frozenset({"iota"}), frozenset({"dot"})),
+    },
+    "expand": {
+        "batchnorm_expander": (Opcodes(lambda opcode: opcode.startswith("batch-norm")),),
+        "complex-sort-expander": (frozenset({"sort"}), frozenset({"real"})),
+        "map-expander": (frozenset({"map"}),),
+        "ragged-all-to-all-rewriter": (frozenset({"ragged-all-to-all"}),),
+        "ragged-dot-rewriter": (frozenset({"ragged-dot"}),),
+        "rng-expander": (opcodes(Trait.EXPANDED),),
+        "scaled-dot-rewriter": (frozenset({"scaled-dot"}),),
+        "scan_expander": (frozenset({"scan"}),),
+    },
+    "fusion": {
+        "factor-slicing": (opcodes(Trait.CUTS) | opcodes(Trait.CUTS_AT),),
+        "fusion-opener": (frozenset({"fusion"}),),
+        "gate-fusion": (frozenset({"while"}),),
+        "prologue-fusion": (frozenset({"dot"}),),
+        "scatter-fusion": (frozenset({"scatter"}),),
+    },
+    "movement": {
+        "concatenate-flattening": (frozenset({"concatenate"}),),
+        "gather-operand-transposer": (frozenset({"gather"}),),
+        "reduction-operand-transposer": (frozenset({"reduce"}),),
+        "select-sinking": (frozenset({"select"}),),
+        "sort-operand-transposer": (frozenset({"sort"}),),
+    },
+    "reduction": {
+        "narrow-scatter-rewriter": (frozenset({"scatter"}),),
+        "scatter-splitting": (frozenset({"scatter"}),),
+        "window-scan-rewriter": (frozenset({"reduce-window"}),),
+        "window-separation": (frozenset({"reduce-window"}),),
+    },
+    "simplify": {
+        "conditional-to-select": (frozenset({"conditional"}),),
+        "flatten-call-graph": (opcodes(Trait.CALLS),),
+        "index-narrower": (frozenset({"iota"}),),
+        "simplify-conditional": (frozenset({"conditional"}),),
+    },
+    "while_loops": {
+        "overwritten-start-remover": (frozenset({"while"}),),
+        "row-update-mover": (frozenset({"while"}),),
+        "table-lookup-mover": (frozenset({"while"}),),
+        "while-loop-dot-batching": (frozenset({"while"}),),
+        "while-loop-fusible-sinking": (frozenset({"while"}),),
+        "while-loop-interchange": (frozenset({"while"}),),
+        "while-loop-invariant-code-motion": (frozenset({"while"}),),
+        "while-loop-ranges": (frozenset({"while"}),),
+        "while-loop-rematerialization": (frozenset({"while"}),),
+        "while-loop-state-splitting": (frozenset({"while"}),),
+        "while-loop-state-transposer": (frozenset({"while"}),),
+        "while-loop-sum-batching": (frozenset({"while"}), frozenset({"dot"})),
+        "while-loop-unroller": (frozenset({"while"}),),
+    },
+}
 NEEDS: dict[str, tuple[Set[str], ...]] = {
-    "batchnorm_expander": (Opcodes(lambda opcode: opcode.startswith("batch-norm")),),
-    "complex-sort-expander": (frozenset({"sort"}), frozenset({"real"})),
-    "concatenate-flattening": (frozenset({"concatenate"}),),
-    "conditional-to-select": (frozenset({"conditional"}),),
-    "convert_operand_folding": (frozenset({"convert"}),),
-    "dot-strength-reduction": (frozenset({"dot"}),),
-    "flatten-call-graph": (opcodes(Trait.CALLS),),
-    "fusion-opener": (frozenset({"fusion"}),),
-    "factor-slicing": (opcodes(Trait.CUTS) | opcodes(Trait.CUTS_AT),),
-    "gather-operand-transposer": (frozenset({"gather"}),),
-    "gate-fusion": (frozenset({"while"}),),
-    "index-narrower": (frozenset({"iota"}),),
-    "map-expander": (frozenset({"map"}),),
-    "masked-dot-rewriter": (frozenset({"iota"}), frozenset({"dot"})),
-    "matrix-sharing": (frozenset({"dot"}),),
-    "narrow-scatter-rewriter": (frozenset({"scatter"}),),
-    "overwritten-start-remover": (frozenset({"while"}),),
-    "ragged-all-to-all-rewriter": (frozenset({"ragged-all-to-all"}),),
-    "ragged-dot-rewriter": (frozenset({"ragged-dot"}),),
-    "one-hot-rewriter": (frozenset({"iota"}), frozenset({"dot"})),
-    "prologue-fusion": (frozenset({"dot"}),),
-    "rng-expander": (opcodes(Trait.EXPANDED),),
-    "reduction-operand-transposer": (frozenset({"reduce"}),),
-    "row-update-mover": (frozenset({"while"}),),
-    "scaled-dot-rewriter": (frozenset({"scaled-dot"}),),
-    "scan_expander": (frozenset({"scan"}),),
-    "scatter-fusion": (frozenset({"scatter"}),),
-    "scatter-splitting": (frozenset({"scatter"}),),
-    "select-sinking": (frozenset({"select"}),),
-    "sort-operand-transposer": (frozenset({"sort"}),),
-    "simplify-conditional": (frozenset({"conditional"}),),
-    "table-lookup-mover": (frozenset({"while"}),),
-    "while-loop-blocking": (frozenset({"while"}),),
-    "while-loop-dot-batching": (frozenset({"while"}),),
-    "while-loop-fusible-sinking": (frozenset({"while"}),),
-    "while-loop-interchange": (frozenset({"while"}),),
-    "while-loop-invariant-code-motion": (frozenset({"while"}),),
-    "while-loop-ranges": (frozenset({"while"}),),
-    "while-loop-rematerialization": (frozenset({"while"}),),
-    "while-loop-state-splitting": (frozenset({"while"}),),
-    "while-loop-state-transposer": (frozenset({"while"}),),
-    "while-loop-sum-batching": (frozenset({"while"}), frozenset({"dot"})),
-    "while-loop-unroller": (frozenset({"while"}),),
-    "window-scan-rewriter": (frozenset({"reduce-window"}),),
-    "window-separation": (frozenset({"reduce-window"}),),
-    "zero-bands": (frozenset({"iota"}), frozenset({"dot"})),
-    "winograd": (frozenset({"convolution"}),),
+    name: needs for passes in _RARE.values() for name, needs in passes.items()
 }
 
 
@@ -136,7 +155,8 @@ class Catalogue(MutableMapping[str, Pass]):
 def _rare(name: str) -> Pass:
     from hlo.passes.pass_lookup import named_pass  # many programs need none of them
 
-    return named_pass(name)
+    room = next(room for room, passes in _RARE.items() if name in passes)
+    return named_pass(room, name)
 
 
 CATALOGUE = Catalogue()

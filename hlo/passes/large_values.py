@@ -16,7 +16,7 @@ from hlo.analysis.large_values import (
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.passes.fusion import called_by_ops
+from hlo.passes.fusion.fusion import called_by_ops
 
 
 def block_fusion(module: Module) -> bool:
@@ -28,7 +28,7 @@ def block_fusion(module: Module) -> bool:
     inside = called_by_ops(module)
     if not any(_has_chains(c) for c in module.computations if c not in inside):
         return False
-    from hlo.passes.block_fusion import fuse_blocks
+    from hlo.passes.blocks.block_fusion import fuse_blocks
 
     return fuse_blocks(module)
 
@@ -67,7 +67,7 @@ def concatenate_parting(module: Module) -> bool:
         for i in computation.instructions
     ):
         return False
-    from hlo.passes.concatenate_parting import part_concatenates
+    from hlo.passes.scores.concatenate_parting import part_concatenates
 
     return part_concatenates(module)
 
@@ -79,31 +79,31 @@ def shift_lookups(module: Module) -> bool:
     """
     if not _has_scores(module):
         return False
-    from hlo.passes.shift_lookups import look_shifts_up
+    from hlo.passes.scores.shift_lookups import look_shifts_up
 
     return look_shifts_up(module)
 
 
 def score_order(module: Module) -> bool:
-    """Put scores of grouped heads, laid out in several orders, into one (score_order.py).
+    """Put scores of grouped heads, laid out in several orders, into one (scores/order.py).
 
     O(instructions) for each large product.
     """
     if not _has_scores(module):
         return False
-    from hlo.passes.score_order import order_scores
+    from hlo.passes.scores.order import order_scores
 
     return order_scores(module)
 
 
 def score_rows(module: Module) -> bool:
-    """Compute scores whose heads are mixed some rows at a time, in a loop (score_rows.py).
+    """Compute scores whose heads are mixed some rows at a time, in a loop (scores/rows.py).
 
     O(instructions) for each large product.
     """
     if not _has_scores(module):
         return False
-    from hlo.passes.score_rows import loop_over_rows
+    from hlo.passes.scores.rows import loop_over_rows
 
     return loop_over_rows(module)
 
@@ -115,7 +115,7 @@ def mask_skipping(module: Module) -> bool:
     """
     if not _has_scores(module):
         return False
-    from hlo.passes.mask_skipping import skip_masked_scores
+    from hlo.passes.scores.mask_skipping import skip_masked_scores
 
     return skip_masked_scores(module)
 

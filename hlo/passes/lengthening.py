@@ -27,8 +27,8 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import calls, clone_computation, clone_instruction, post_order, redirect_calls
 from hlo.ir.instruction import Instruction, may_call
 from hlo.ir.module import Module
-from hlo.passes.dce import dce
 from hlo.passes.shortening import Cut, results
+from hlo.passes.simplify.dce import dce
 
 Parameters = Sequence[Instruction]
 

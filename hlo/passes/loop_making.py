@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hlo.analysis.loop_state import is_extensible
+from hlo.analysis.while_loops.loop_state import is_extensible
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, callers

@@ -21,11 +21,11 @@ from hlo.errors import HloError
 from hlo.ir.graph import clone_module
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.passes.algsimp import limits_of
 from hlo.passes.catalogue import CATALOGUE, option_types
 from hlo.passes.manager import Manager, PassRun
 from hlo.passes.pipeline import Step, parse_pipeline
 from hlo.passes.rewriting import Rule, apply_rules
+from hlo.passes.simplify.algsimp import limits_of
 from hlo.tools.cases import Case
 from hlo.tools.trials import Property, Trials
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from hlo.analysis.loop_state import trip_count
 from hlo.analysis.sources import op_name_of, source_of
+from hlo.analysis.while_loops.loop_state import trip_count
 from hlo.analysis.work import NOTHING, Work, fused_bytes, work_of
 from hlo.backend.limits import Limits, measured_limits
 from hlo.choices import COST_GROUPS

@@ -19,9 +19,9 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.passes.dce import dce
 from hlo.passes.liveness import is_removable
 from hlo.passes.manager import Manager
+from hlo.passes.simplify.dce import dce
 from hlo.tools.cases import Case, Recorded, recorded
 from hlo.tools.extract import extracted
 

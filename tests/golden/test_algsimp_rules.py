@@ -15,8 +15,8 @@ import pytest
 import hlo
 from hlo.ir.graph import clone_module
 from hlo.ops.table import OPS
-from hlo.passes.algsimp import algsimp, all_rules
 from hlo.passes.rewriting import RULES, Limits, apply_rules
+from hlo.passes.simplify.algsimp import algsimp, all_rules
 from hlo.tools.arrays import leaves
 from hlo.tools.inputs import made_up_inputs
 

@@ -9,8 +9,8 @@ import pytest
 from hlo.analysis.legality import family_of
 from hlo.ops.table import KernelFamily
 from hlo.parser.parse import parse
-from hlo.passes.dce import dce
-from hlo.passes.fusion import fusion
+from hlo.passes.fusion.fusion import fusion
+from hlo.passes.simplify.dce import dce
 from hlo.verifier.verify import verify
 from tests.support.kernel_check import check
 

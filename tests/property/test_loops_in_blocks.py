@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.analysis.blocked import is_blocked
+from hlo.analysis.blocks.blocked import is_blocked
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
-from hlo.passes import while_loop_blocking
+from hlo.passes.blocks import while_loop_blocking
 from tests.support.by_threads import for_threads
 from tests.support.covering import covering
 

@@ -17,10 +17,10 @@ import hlo
 from hlo import driver
 from hlo.ir.graph import clone_module
 from hlo.ir.module import Module
-from hlo.passes.algsimp import algsimp
 from hlo.passes.catalogue import CATALOGUE
 from hlo.passes.manager import Manager
 from hlo.passes.pipeline import parse_pipeline
+from hlo.passes.simplify.algsimp import algsimp
 from tests.support.program_texts import generated, shared, verified, written
 
 LARGEST = 60_000  # characters of a program that every pass runs on

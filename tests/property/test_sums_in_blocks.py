@@ -10,7 +10,7 @@ import pytest
 from hlo import driver
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.passes import while_loop_blocking
+from hlo.passes.blocks import while_loop_blocking
 from tests.property.test_loops_in_blocks import counted, in_blocks
 from tests.support.by_threads import for_threads
 from tests.support.covering import covering

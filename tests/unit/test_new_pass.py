@@ -37,7 +37,7 @@ def _is_rewritable(instruction: Instruction, integers: bool) -> bool:
     dtype = instruction.shape.dtype
     return (dtype.is_float and not dtype.is_scale) or (dtype.is_integral and integers)
 '''
-IMPORT = "from hlo.passes.subtract_expander import subtract_expander\n"
+IMPORT = "from hlo.passes.expand.subtract_expander import subtract_expander\n"
 LINE = '    "subtract-expander": subtract_expander,\n'
 CASES = """// RUN: hlo-opt %s --passes=subtract-expander | filecheck %s
 // RUN: hlo-opt %s --passes=subtract_expander{integers=true},dce | filecheck %s --check-prefix=ALL
@@ -88,15 +88,15 @@ CATALOGUE = "hlo/passes/catalogue.py"
 def copy(tmp_path_factory: pytest.TempPathFactory) -> ProjectCopy:
     """The project with the pass."""
     copy = ProjectCopy(tmp_path_factory.mktemp("project"))
-    copy.add("hlo/passes/subtract_expander.py", FILE)
-    copy.insert(CATALOGUE, IMPORT, before="from hlo.passes.tuple_simplifier")
+    copy.add("hlo/passes/expand/subtract_expander.py", FILE)
+    copy.insert(CATALOGUE, IMPORT, before="from hlo.passes.simplify.tuple_simplifier")
     copy.insert(CATALOGUE, LINE, before='    "tuple-simplifier"')
     copy.add("tests/golden/passes/subtract-expander.hlo", CASES)
     return copy
 
 
 def test_it_is_a_file_a_line_and_cases(copy: ProjectCopy) -> None:
-    files = ["hlo/passes/subtract_expander.py", "tests/golden/passes/subtract-expander.hlo"]
+    files = ["hlo/passes/expand/subtract_expander.py", "tests/golden/passes/subtract-expander.hlo"]
     assert copy.added == files
     assert copy.edited == {CATALOGUE: 2}  # its line, and the import of what the line names
 

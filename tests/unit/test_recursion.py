@@ -28,10 +28,10 @@ LIMIT = 650  # of Python's frames, and levels of the deep programs
 # Why it ends: the first function of each cycle, and how many are in it where there are several.
 ALLOWED = {
     "a call for each fusion in a fusion of a block, whose texts are cut level by level before": """
-        analysis.seen_columns._Flat._twin*2
+        analysis.blocks.seen_columns._Flat._twin*2
     """,
     "a step is one less of the few that are looked ahead": """
-        passes.select_sinking._Steps._like*2
+        passes.movement.select_sinking._Steps._like*2
     """,
     "what a program has for later: a call of the user's each": """
         driver._bindable*2
@@ -58,11 +58,11 @@ ALLOWED = {
         ir.shape.Shape.without_layout ir.shape.compatible
         ops.control._any_branch_dynamic ops.control.zeros_of ops.custom_call._conforming
         ops.custom_call._fitting ops.host._zeros parser.finish._row_major
-        parser.literals._Reader._tuple*2 passes.cse._literal_key
+        parser.literals._Reader._tuple*2 passes.simplify.cse._literal_key
         passes.padding.program._packed passes.padding.scope.built passes.padding.scope.Scope.parts
         passes.padding.scope.Scope.tree passes.padding.scope.flattened
         passes.padding.scope.is_dynamic passes.padding.scope.static
-        passes.tuple_simplifier._simplified*2 runtime.arguments._holds
+        passes.simplify.tuple_simplifier._simplified*2 runtime.arguments._holds
         runtime.arguments.checked_argument runtime.native_calls._spread
         runtime.native_calls.form_of runtime.native_calls.formed tools.arrays._nested
         tools.arrays.leaves tools.compare._leaves tools.fill._filled
@@ -138,7 +138,7 @@ ALLOWED = {
         backend.planning.update_order._updated_by_fusion*2
         parser.build.ModuleBuilder._wrapped*2
         parser.kinds.allowed_attributes parser.lexer.Lexer._opens_layout*2
-        parser.lines._nested parser.pieces._bracketed passes.cse._attribute_key
+        parser.lines._nested parser.pieces._bracketed passes.simplify.cse._attribute_key
         passes.patterns.movement._steps_along
         printer.module_printer.ModulePrinter._own*3
         backend.loops_text._inner frontend.jit.jit
@@ -146,7 +146,7 @@ ALLOWED = {
         analysis.bands._size_compared
     """,
     "a call for each step from a factor back to its mask, of which there are 8 (MOST_STEPS)": """
-        passes.zero_bands.zeros_of
+        passes.contraction.zero_bands.zeros_of
     """,
     "a call for each dictionary among the attributes of an FFI call, bounded by 16": """
         runtime.ffi_attributes._Reader._value*2 runtime.ffi_frames._attribute*2
@@ -155,7 +155,7 @@ ALLOWED = {
         passes.manager.Manager._fixpoint*4 passes.pipeline._named*3 passes.recovery.without
     """,
     "once: loops that blocks run have no loops in their trips (blocking._is_plain)": """
-        analysis.block_cutting._Cutting._last*6 analysis.blocking.Needs.all_cuts*9
+        analysis.blocks.cutting._Cutting._last*6 analysis.blocks.blocking.Needs.all_cuts*9
     """,
     "a function that runs call later, when what it asks for is there": """
         backend.linking.native.Pool.__init__*6
@@ -172,8 +172,8 @@ ALLOWED = {
         backend.kernels.contraction.microkernels.microkernel.Microkernel.ring
         backend.kernels.contraction.problem.ring.Ring.zero backend.kernels.sorting.row.Row.address
         ir.computation.Computation.__init__*3 ops.effects._runs_effects
-        ops.normalization._Batch.sum analysis.block.Block.cut
-        passes.constant_folding.constant_folding passes.cse.cse
+        ops.normalization._Batch.sum analysis.blocks.block.Block.cut
+        passes.simplify.constant_folding.constant_folding passes.simplify.cse.cse
         passes.rewriting.apply_rules
         tools.compare.Report.largest_ulp tools.compare.Report.passed
         tools.verdicts.Verdicts.verdict

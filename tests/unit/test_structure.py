@@ -33,8 +33,20 @@ LAYERS = (
     ("__main__",),
 )
 RANK = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
-# The same for rooms inside of rooms; files beside them stand above all of them.
+# The same for rooms inside of rooms; files beside them that are not named here stand above all of
+# them.
 INNER_LAYERS = {
+    "hlo/passes": (
+        ("liveness", "remarks", "settling"),
+        ("loop_making", "rewriting"),
+        ("patterns",),
+        ("simplify",),
+        ("padding", "while_loops"),
+        ("expand", "reduction"),
+        ("fusion",),
+        ("movement",),
+        ("contraction", "blocks", "scores"),
+    ),
     "hlo/backend": (
         ("ir",),
         ("isa",),
@@ -110,9 +122,12 @@ BACKEND = [p for p in FILES if room_of(p) == "backend"]
 
 
 def inner_room(path: Path, house: str) -> str:
-    """The room of a file inside of a house of rooms, empty for those beside the rooms."""
+    """The room of a file inside of a house of rooms: of one beside the rooms its own name, where
+    that has a layer, empty otherwise.
+    """
     parts = path.relative_to(ROOT / house).parts
-    return parts[0] if len(parts) > 1 else ""
+    beside = len(parts) == 1 and not any(path.stem in rooms for rooms in INNER_LAYERS[house])
+    return "" if beside else parts[0].removesuffix(".py")
 
 
 @pytest.mark.parametrize("house", INNER_LAYERS)

@@ -1,8 +1,8 @@
 """while: elements that go through a loop by themselves, the state of so many lanes in registers.
 
 Lanes that are evaluated together (several vectors, for their chains are long) run until the last
-one is done. Those that are done stay what they are (analysis/lane_loops.py). What a trip reads of
-tables and rows is loaded there, and the rows that it writes are stored there.
+one is done. Those that are done stay what they are (analysis/while_loops/lane_loops.py). What a
+trip reads of tables and rows is loaded there, and the rows that it writes are stored there.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import partial
 from itertools import count
 from math import prod
 
-from hlo.analysis.lane_loops import LaneLoop, body_and_condition, lane_loop
-from hlo.analysis.loop_state import element_index
-from hlo.analysis.row_loops import RowWrite
+from hlo.analysis.while_loops.lane_loops import LaneLoop, body_and_condition, lane_loop
+from hlo.analysis.while_loops.loop_state import element_index
+from hlo.analysis.while_loops.row_loops import RowWrite
 from hlo.backend.emitters import constants
 from hlo.backend.emitters.applied import apply
 from hlo.backend.emitters.elemental import Elemental

@@ -26,7 +26,7 @@ POLLS = f"{POLL_STEP.declaration} nounwind memory(argmem: readwrite, inaccessibl
 
 def is_known(loop: LoopStep) -> bool:
     """Whether the text says how often a loop runs."""
-    from hlo.analysis.loop_state import counter
+    from hlo.analysis.while_loops.loop_state import counter
 
     return counter(loop.instruction) is not None
 

@@ -61,7 +61,7 @@ class Kernel(Struct, frozen=True):
     bytes_moved, flops: bytes read and written and arithmetic operations of the whole kernel, for
     the cost model.
     is_bounded: it is called with the bounds of what a block has of a dimension, in place of a range
-    of units, and runs all of them (analysis/seen_columns.py).
+    of units, and runs all of them (analysis/blocks/seen_columns.py).
     is_library: a function that follows from the machine, an element type and the like, and from no
     program: a process compiles it once.
     packed_bytes: what a range of units packs before its first one, and again for each further one

@@ -57,7 +57,7 @@ _MANY, _MOST_INLINED = 1 << 16, 4
 def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
     """The kernel of a fusion or of one op; HloError "unsupported" where it is left to others."""
     if target.is_bounded:
-        from hlo.analysis.seen_columns import is_told  # of blocks of scores alone
+        from hlo.analysis.blocks.seen_columns import is_told  # of blocks of scores alone
 
         if not is_told(instruction):
             return _made(instruction, replace(target, is_bounded=False))[0]

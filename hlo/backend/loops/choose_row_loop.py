@@ -14,8 +14,8 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.analysis.lane_loops import LaneLoop, elementwise_members, row_loop, row_loop_of
-from hlo.analysis.loop_state import counter
+from hlo.analysis.while_loops.lane_loops import LaneLoop, elementwise_members, row_loop, row_loop_of
+from hlo.analysis.while_loops.loop_state import counter
 from hlo.backend.loops.choose_units import chains
 from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.schedule import (

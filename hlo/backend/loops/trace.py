@@ -208,8 +208,11 @@ class _Tracer:
 
     def _while(self, loop: Instruction, index: Index, reduced: Around) -> None:
         """All results are made at once, of all elements of the state at the index."""
-        from hlo.analysis.lane_loops import elementwise_members, lane_loop  # of loops alone
-        from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
+        from hlo.analysis.while_loops.lane_loops import (  # of loops alone
+            elementwise_members,
+            lane_loop,
+        )
+        from hlo.analysis.while_loops.loop_state import ASSUMED_TRIPS, counter
 
         if (loop, index) in self.loops:
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 from hlo.analysis.factors import factor_of
 from hlo.analysis.fusibility import contraction_of
 from hlo.analysis.legality import is_contraction
-from hlo.analysis.loop_state import counter
+from hlo.analysis.while_loops.loop_state import counter
 from hlo.backend.planning.schedule import Schedule, Source
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction

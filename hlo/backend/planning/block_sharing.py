@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.analysis.block import WHOLE
-from hlo.analysis.block_cutting import CutBody, Parameter
-from hlo.analysis.blocking import number
+from hlo.analysis.blocks.block import WHOLE
+from hlo.analysis.blocks.blocking import number
+from hlo.analysis.blocks.cutting import CutBody, Parameter
 from hlo.backend.ir.kernel import KernelCall, KernelSequence, KnownLeaves
 from hlo.backend.planning.allocations import BufferPlan
 from hlo.backend.planning.implementations import operand_origins

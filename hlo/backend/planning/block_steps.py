@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.analysis.block_cutting import CutBody, Placed, Total
-from hlo.analysis.loop_state import counter
+from hlo.analysis.blocks.cutting import CutBody, Placed, Total
+from hlo.analysis.while_loops.loop_state import counter
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.named import Named
 from hlo.backend.ir.writer import Value, Writer

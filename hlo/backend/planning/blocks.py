@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.analysis.block import Block, Span
-from hlo.analysis.block_cutting import (
+from hlo.analysis.blocks.block import Block, Span
+from hlo.analysis.blocks.blocking import number
+from hlo.analysis.blocks.cutting import (
     CutBody,
     Parameter,
     Placed,
@@ -27,10 +28,9 @@ from hlo.analysis.block_cutting import (
     Total,
     cut_computation,
 )
-from hlo.analysis.block_size import block_of, sum_parts
-from hlo.analysis.blocking import number
+from hlo.analysis.blocks.seen_columns import Bounds, adds_bounded, bounds_of
+from hlo.analysis.blocks.size import block_of, sum_parts
 from hlo.analysis.leaves import leaf_path, leaves_of
-from hlo.analysis.seen_columns import Bounds, adds_bounded, bounds_of
 from hlo.attributes.aliasing import InputAlias
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.functions import PARAMETERS, Data, Function

@@ -14,7 +14,7 @@ Does not know: kernels, LLVM.
 
 from __future__ import annotations
 
-from hlo.analysis.blocked import is_blocked
+from hlo.analysis.blocks.blocked import is_blocked
 from hlo.analysis.fusibility import is_elementwise, is_wide_concatenate
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, calls, clone_module, post_order

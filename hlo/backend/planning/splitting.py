@@ -336,7 +336,7 @@ def packing_us(kernel: Kernel, rates: Rates) -> float:
 
 def iterations(loop: Instruction) -> int:
     """How often a loop runs: what its counter says, else an assumption."""
-    from hlo.analysis.loop_state import ASSUMED_TRIPS, counter
+    from hlo.analysis.while_loops.loop_state import ASSUMED_TRIPS, counter
 
     known = counter(loop)
     return ASSUMED_TRIPS if known is None else known.iterations

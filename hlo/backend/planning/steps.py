@@ -95,7 +95,7 @@ def is_unbounded(plan: BufferPlan) -> bool:
     while stack:
         match stack.pop():
             case Loop(instruction=loop, condition=condition, body=body):
-                from hlo.analysis.loop_state import counter
+                from hlo.analysis.while_loops.loop_state import counter
 
                 if counter(loop) is None:
                     return True
@@ -215,7 +215,7 @@ class _Steps:
         return CallStep(node.routine, pairs, node.routine in self.failing, self.rates.call_us)
 
     def _loop(self, node: Loop) -> LoopStep:
-        from hlo.analysis.loop_state import counter
+        from hlo.analysis.while_loops.loop_state import counter
 
         predicate = self._row((node.predicate,))
         outer, work = (self.hot, self.is_near), worked_on(self.plan, node)

@@ -22,8 +22,6 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import UNBOUNDED, Shape
 from hlo.ops.making import make, make_constant
-from hlo.passes.call_inliner import inline_call
-from hlo.passes.dce import dce
 from hlo.passes.padding.scope import (
     FLAG,
     SIZE,
@@ -36,7 +34,9 @@ from hlo.passes.padding.scope import (
     is_dynamic,
     static,
 )
-from hlo.passes.tuple_simplifier import tuple_simplifier
+from hlo.passes.simplify.call_inliner import inline_call
+from hlo.passes.simplify.dce import dce
+from hlo.passes.simplify.tuple_simplifier import tuple_simplifier
 
 PAD, CUT = "PadToStatic", "SliceToDynamic"
 SizePositions = tuple[tuple[int, int], ...]  # (leaf of the result, dimension)

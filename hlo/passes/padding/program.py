@@ -17,9 +17,9 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.custom_targets import IDENTITIES
 from hlo.ops.making import make
-from hlo.passes.dce import dce
 from hlo.passes.padding import boundary, control, indexing, moving, ordering, packing, reducing
 from hlo.passes.padding.scope import Scope, Step, UnsupportedError, flattened
+from hlo.passes.simplify.dce import dce
 
 
 def padded(module: Module) -> bool:

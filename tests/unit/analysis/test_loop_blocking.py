@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hlo import driver
-from hlo.analysis.block import PLACED, WHOLE, Block
-from hlo.analysis.blocking import loop_spans
+from hlo.analysis.blocks.block import PLACED, WHOLE, Block
+from hlo.analysis.blocks.blocking import loop_spans
 from hlo.ir.instruction import Instruction
 
 ROWS = (0,)  # The span of what is cut by rows.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hlo
-from hlo.analysis.loop_state import element_index, unchanged_elements
+from hlo.analysis.while_loops.loop_state import element_index, unchanged_elements
 
 COUNT = 40
 ELEMENTS = ", ".join(["s32[]", *["f32[2]"] * COUNT])

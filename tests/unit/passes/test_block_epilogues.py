@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo import driver
-from hlo.analysis.blocked import is_blocked
+from hlo.analysis.blocks.blocked import is_blocked
 from hlo.ir.module import Module
 from tests.support.attention_programs import gradients
 

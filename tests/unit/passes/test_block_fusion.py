@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.analysis import block_size
-from hlo.analysis.block import Block, Cut, Span
-from hlo.analysis.block_cutting import Start, cut_computation
-from hlo.analysis.block_size import block_of, part_sizes
-from hlo.analysis.blocked import is_blocked
+from hlo.analysis.blocks import size as block_size
+from hlo.analysis.blocks.block import Block, Cut, Span
+from hlo.analysis.blocks.blocked import is_blocked
+from hlo.analysis.blocks.cutting import Start, cut_computation
+from hlo.analysis.blocks.size import block_of, part_sizes
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.large_values import block_fusion

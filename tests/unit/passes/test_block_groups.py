@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hlo import driver
-from hlo.analysis import blocking
-from hlo.analysis.block import Block, Cut
-from hlo.analysis.block_size import block_of
+from hlo.analysis.blocks import blocking
+from hlo.analysis.blocks.block import Block, Cut
+from hlo.analysis.blocks.size import block_of
 from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
-from hlo.passes import block_alike
-from hlo.passes import block_fusion as fusing
-from hlo.passes.block_call import fused_group
+from hlo.passes.blocks import alike as block_alike
+from hlo.passes.blocks import block_fusion as fusing
+from hlo.passes.blocks.call import fused_group
 from hlo.passes.large_values import block_fusion
 from tests.support.attention_programs import attention
 

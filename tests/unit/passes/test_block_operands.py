@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.analysis.blocked import is_blocked
+from hlo.analysis.blocks.blocked import is_blocked
 from hlo.ir.module import Module
 from hlo.passes.large_values import block_fusion
 from tests.support.attention_programs import REDUCERS

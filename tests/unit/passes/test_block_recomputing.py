@@ -1,7 +1,7 @@
 """What blocks compute again: scores of attention (test_block_sums.py), and no convolutions."""
 
 from hlo import driver
-from hlo.analysis.blocked import is_blocked
+from hlo.analysis.blocks.blocked import is_blocked
 
 GATED = """HloModule gated
 add { p = f32[] parameter(0) q = f32[] parameter(1) ROOT t = f32[] add(p, q) }

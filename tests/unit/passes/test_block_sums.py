@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.analysis.block import Block
-from hlo.analysis.block_cutting import Total, cut_computation
-from hlo.analysis.block_size import block_of, sum_parts, units_of
-from hlo.analysis.block_sums import is_summed
-from hlo.analysis.blocked import is_blocked
+from hlo.analysis.blocks.block import Block
+from hlo.analysis.blocks.blocked import is_blocked
+from hlo.analysis.blocks.cutting import Total, cut_computation
+from hlo.analysis.blocks.size import block_of, sum_parts, units_of
+from hlo.analysis.blocks.sums import is_summed
 from hlo.backend.ir.kernel import KernelSequence
 from hlo.backend.linking.toolchain import host_target
 from hlo.backend.planning.families import kernel_makers

@@ -7,7 +7,7 @@ import pytest
 import hlo
 from hlo import driver
 from hlo.ir.graph import clone_module
-from hlo.passes.fusion import fusion
+from hlo.passes.fusion.fusion import fusion
 from hlo.passes.manager import Manager
 
 DEAD = """HloModule m

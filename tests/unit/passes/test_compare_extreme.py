@@ -5,7 +5,7 @@ import pytest
 
 import hlo
 from hlo.ir.graph import clone_module
-from hlo.passes.algsimp import algsimp
+from hlo.passes.simplify.algsimp import algsimp
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 1.5, -2.25], np.float32)
 TEXT = """HloModule m

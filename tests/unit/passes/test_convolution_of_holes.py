@@ -5,8 +5,8 @@ import pytest
 
 import hlo
 from hlo.ir.graph import clone_module
-from hlo.passes.algsimp import algsimp
 from hlo.passes.patterns import convolution
+from hlo.passes.simplify.algsimp import algsimp
 from hlo.tools.inputs import made_up_inputs
 
 CASES = {  # lhs, rhs, result, window

@@ -12,7 +12,7 @@ from hlo.backend.interpreted import InterpretedExecutable
 from hlo.backend.padded import PaddedExecutable
 from hlo.backend.stages import stage_text
 from hlo.ir.graph import clone_module
-from hlo.passes.dynamic_padder import dynamic_padder
+from hlo.passes.padding.dynamic_padder import dynamic_padder
 
 SUM = """HloModule m
 sum { a = f32[] parameter(0)

@@ -8,9 +8,9 @@ import hlo
 from hlo.ir.graph import _post_order, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
-from hlo.passes.algsimp import all_rules
 from hlo.passes.rewriting import Limits
-from hlo.passes.tuple_simplifier import tuple_simplifier
+from hlo.passes.simplify.algsimp import all_rules
+from hlo.passes.simplify.tuple_simplifier import tuple_simplifier
 
 NOTHING = """HloModule m
 ENTRY e { p = (f32[2], f32[3]) parameter(0)

@@ -1,7 +1,7 @@
 """What fusions hold, put together in one."""
 
 import hlo
-from hlo.passes.fusion_copy import Joint
+from hlo.passes.fusion.copying import Joint
 
 TWO = """HloModule m
 one {

@@ -7,7 +7,7 @@ import pytest
 from hlo import driver
 from hlo.analysis.fusibility import is_scalar_constant
 from hlo.ir.instruction import Instruction
-from hlo.passes.fusion_groups import plan
+from hlo.passes.fusion.groups import plan
 
 PROGRAMS = {
     "a softmax, with a number that is an array": """HloModule m

@@ -7,11 +7,11 @@ import pytest
 
 import hlo
 from hlo import driver
-from hlo.analysis.block import Block
-from hlo.analysis.block_cutting import cut_computation
-from hlo.analysis.block_size import block_of
-from hlo.analysis.block_sums import is_summed
-from hlo.analysis.blocked import is_blocked
+from hlo.analysis.blocks.block import Block
+from hlo.analysis.blocks.blocked import is_blocked
+from hlo.analysis.blocks.cutting import cut_computation
+from hlo.analysis.blocks.size import block_of
+from hlo.analysis.blocks.sums import is_summed
 from hlo.analysis.lookups import is_sum_from_zero, lookup_of
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.analysis.column_facts import What
 from hlo.analysis.decisions import decisions_of
-from hlo.analysis.score_region import Roles, region_around
-from hlo.analysis.skipped_columns import ScoreFacts, Span
+from hlo.analysis.scores.column_facts import What
+from hlo.analysis.scores.region import Roles, region_around
+from hlo.analysis.scores.skipped_columns import ScoreFacts, Span
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.large_values import mask_skipping

@@ -7,7 +7,7 @@ import pytest
 
 from hlo import driver
 from hlo.ir.module import Module
-from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter
+from hlo.passes.reduction.narrow_scatter_rewriter import narrow_scatter_rewriter
 
 
 def scatter(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.passes.one_hot_rewriter import one_hot_rewriter
+from hlo.passes.contraction.one_hot_rewriter import one_hot_rewriter
 
 TEXT = """HloModule m
 ENTRY e {

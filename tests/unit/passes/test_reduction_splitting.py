@@ -7,7 +7,7 @@ import pytest
 
 from hlo import driver
 from hlo.parser.parse import parse
-from hlo.passes.reduction_splitting import split_reductions
+from hlo.passes.reduction.reduction_splitting import split_reductions
 from tests.support.by_threads import for_threads
 from tests.support.covering import covering
 

@@ -7,7 +7,7 @@ import pytest
 
 import hlo
 from hlo.backend.compilation import Compilation
-from hlo.passes.rng_expander import rng_expander
+from hlo.passes.expand.rng_expander import rng_expander
 from tests.support.growing_modules import computation
 from tests.support.growing_modules import module as program
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.analysis.block import Block
-from hlo.analysis.block_size import block_of
-from hlo.analysis.blocked import is_blocked
-from hlo.analysis.score_region import Met, Roles, region_around
+from hlo.analysis.blocks.block import Block
+from hlo.analysis.blocks.blocked import is_blocked
+from hlo.analysis.blocks.size import block_of
+from hlo.analysis.scores.region import Met, Roles, region_around
 from hlo.ir.module import Module
 from hlo.passes.large_values import score_order
 from tests.support.attention_programs import REDUCERS, softmax

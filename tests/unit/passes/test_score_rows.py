@@ -7,9 +7,9 @@ import pytest
 
 import hlo
 from hlo import driver
-from hlo.analysis.score_region import Reach, Roles, region_around
+from hlo.analysis.scores.region import Reach, Roles, region_around
 from hlo.ir.module import Module
-from hlo.passes import score_rows
+from hlo.passes.scores import rows as score_rows
 from tests.support.by_threads import for_threads
 
 

@@ -4,8 +4,8 @@ import hlo
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees, post_order
 from hlo.ir.shape import Shape
-from hlo.passes.cse import cse
 from hlo.passes.settling import is_settled, reach_states
+from hlo.passes.simplify.cse import cse
 
 TEXT = """HloModule nested
 square { p = f32[] parameter(0) ROOT s = f32[] multiply(p, p) }

@@ -8,7 +8,7 @@ from hlo import driver
 from hlo.ir.dtype import F32
 from hlo.ir.module import Module
 from hlo.ops.contraction import DotAttributes
-from hlo.passes.shared_factors import keep_batches_apart
+from hlo.passes.scores.shared_factors import keep_batches_apart
 
 # q[b,t,h,d], r[s,h,d], w[h,d,e]; places[b,h,t,u] in the table of products [.., s].
 TEXT = """HloModule m

@@ -5,7 +5,7 @@ import pytest
 
 from hlo import driver
 from hlo.ir.module import Module
-from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
+from hlo.passes.while_loops.while_loop_dot_batching import while_loop_dot_batching
 
 STATE = "(s32[], f32[2,3], f32[7,2,5], s32[7,2], f32[9,5], f32[5], f32[5,3], f32[2,5,3], f32[7])"
 TEXT = """HloModule m

@@ -5,7 +5,7 @@ import pytest
 
 from hlo import driver
 from hlo.ir.module import Module
-from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
+from hlo.passes.while_loops.while_loop_dot_batching import while_loop_dot_batching
 
 TEXT = """HloModule m
 body {{

@@ -5,7 +5,7 @@ import pytest
 
 import hlo
 from hlo import driver
-from hlo.passes.while_loop_rematerialization import while_loop_rematerialization
+from hlo.passes.while_loops.while_loop_rematerialization import while_loop_rematerialization
 
 # {q}: what is kept of queries, and how; {at}: a row's number in the first loop, {back} in the
 # second; {scores}: what p comes from; {read}: how the second loop reads what was kept of queries.

@@ -5,7 +5,7 @@ import pytest
 
 from hlo import driver
 from hlo.ir.module import Module
-from hlo.passes.while_loop_state_splitting import while_loop_state_splitting
+from hlo.passes.while_loops.while_loop_state_splitting import while_loop_state_splitting
 
 TEXT = """HloModule m
 add {{

@@ -5,8 +5,8 @@ import pytest
 
 import hlo
 from hlo.ir.graph import clone_module
-from hlo.passes import window_separation as subject
-from hlo.passes.window_separation import window_separation
+from hlo.passes.reduction import window_separation as subject
+from hlo.passes.reduction.window_separation import window_separation
 from hlo.tools.inputs import made_up_inputs
 
 CASES = {  # type, operand, result, window, how often it is parted

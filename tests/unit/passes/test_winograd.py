@@ -5,8 +5,8 @@ import pytest
 
 import hlo
 from hlo.ir.graph import clone_module
-from hlo.passes import winograd as tested
-from hlo.passes.winograd import TRANSFORMS, Transform, winograd
+from hlo.passes.contraction import winograd as tested
+from hlo.passes.contraction.winograd import TRANSFORMS, Transform, winograd
 from tests.support.covering import covering
 
 EPSILON = 2.0**-24

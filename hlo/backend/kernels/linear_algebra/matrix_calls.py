@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.analysis.loop_state import element_index
+from hlo.analysis.while_loops.loop_state import element_index
 from hlo.backend.ir.kernel import Kernel, KernelSequence
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.linear_algebra import lapack_symbols

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from hlo.analysis.blocking import number
+from hlo.analysis.blocks.blocking import number
 from hlo.analysis.scatters import computed_scatter
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.structural import elemental_of

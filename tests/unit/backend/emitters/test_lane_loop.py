@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.analysis.lane_loops import lane_loop
+from hlo.analysis.while_loops.lane_loops import lane_loop
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from tests.support.by_threads import for_threads

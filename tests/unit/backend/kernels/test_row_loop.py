@@ -7,7 +7,7 @@ import pytest
 
 import hlo
 from hlo.analysis.fusibility import is_row_loop
-from hlo.analysis.lane_loops import lane_loop, row_loop
+from hlo.analysis.while_loops.lane_loops import lane_loop, row_loop
 from hlo.ir.module import Module
 from hlo.machine import named
 

@@ -136,9 +136,9 @@ class Bands(Struct, frozen=True):
 
 class Bounded(Struct, frozen=True):
     """Of an index set, "rows", "columns" or "depth", which has so many elements, a kernel in a
-    block runs over those between two bounds alone (analysis/seen_columns.py). is_added: whether the
-    result is added to what lies there, of which the rest has to stay. group: elements of a step
-    along depth, where those are words.
+    block runs over those between two bounds alone (analysis/blocks/seen_columns.py). is_added:
+    whether the result is added to what lies there, of which the rest has to stay. group: elements
+    of a step along depth, where those are words.
     """
 
     side: str

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 import hlo
 from hlo.analysis.bands import ALL, FAR, Band
-from hlo.analysis.block_cutting import cut_computation
-from hlo.analysis.block_size import block_of
+from hlo.analysis.blocks.cutting import cut_computation
+from hlo.analysis.blocks.size import block_of
 from hlo.analysis.decisions import decisions_of, with_zeros_of
 from hlo.backend.compilation import Compilation
 from hlo.backend.isa.target import Target

@@ -1,0 +1,1 @@
+"""Blocks: whether and how a computation runs block by block."""

@@ -1,0 +1,1 @@
+"""Scores: what masks say of the scores of attention."""

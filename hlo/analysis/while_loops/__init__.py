@@ -1,0 +1,1 @@
+"""While loops: what their trips read, keep and replace in their state."""

@@ -1,0 +1,1 @@
+"""Blocks: kernels that run one block of rows after the other, what lies between them in a cache."""

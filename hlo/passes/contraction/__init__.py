@@ -1,0 +1,1 @@
+"""Contraction: products put into the form that takes least."""

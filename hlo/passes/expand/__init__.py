@@ -1,0 +1,1 @@
+"""Expand: ops written out as plainer ones."""

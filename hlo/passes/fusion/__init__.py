@@ -1,0 +1,1 @@
+"""Fusion: which instructions form one kernel, written down as HLO."""

@@ -1,0 +1,1 @@
+"""Movement: where elements lie when they are read, and what moves them there."""

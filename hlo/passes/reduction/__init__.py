@@ -1,0 +1,1 @@
+"""Reduction: long, windowed and scattered ones cut into what runs side by side."""

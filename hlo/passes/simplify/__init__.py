@@ -1,0 +1,1 @@
+"""Simplify: fewer and plainer ops of the same kinds."""
