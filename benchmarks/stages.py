@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 from hlo import driver
 from hlo.backend.compilation import Compilation
-from hlo.garbage import uncollected
 from hlo.ir.module import Module
+from hlo.process.garbage import uncollected
 from hlo.tools import bench
 
 STAGES = ("verify", "passes", "plan", "emit", "llvm", "link")

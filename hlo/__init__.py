@@ -8,8 +8,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from hlo.forking import GATE  # its handlers stand before any thread imports more of this package
-from hlo.garbage import uncollected
+from hlo.process.forking import (
+    GATE,  # its handlers stand before any thread imports more of this package
+)
+from hlo.process.garbage import uncollected
 
 if TYPE_CHECKING:  # what checkers see of the names that __getattr__ serves
     from hlo.driver import (

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from hlo.choices import MODES
 from hlo.errors import HloError
-from hlo.forking import GATE
-from hlo.garbage import uncollected
 from hlo.ir.graph import clone_module
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.parser.parse import parse as _parse
+from hlo.process.forking import GATE
+from hlo.process.garbage import uncollected
 from hlo.runtime.threads import thread_count
 from hlo.source import Span
 

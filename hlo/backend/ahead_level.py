@@ -24,7 +24,7 @@ from hlo.backend.planning.steps import program_of
 from hlo.backend.planning.team import Team
 from hlo.backend.refusals import check_runs
 from hlo.machine import Machine
-from hlo.once import cached_property, lock
+from hlo.process.once import cached_property, lock
 
 WORKERS = 2  # for whom kernels are cut: that many compile them, whatever the building machine has
 

@@ -38,7 +38,7 @@ from hlo.backend.linking import toolchain
 from hlo.backend.planning.families import unprepared_makers
 from hlo.ir.module import Module
 from hlo.machine import NAMED, Machine
-from hlo.once import cached_property, lock
+from hlo.process.once import cached_property, lock
 
 # What the programs for several machines have in common, besides constants.
 _SHARED = (PARALLEL.symbol, WAKE.symbol, own_threads_ir.THREADS.symbol, *cancel_ir.SYMBOLS)

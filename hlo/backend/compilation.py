@@ -41,10 +41,10 @@ from hlo.backend.refusals import check_runs, check_static, check_values
 from hlo.ir.graph import clone_module, reachable_computations
 from hlo.ir.module import Module
 from hlo.machine import Machine
-from hlo.once import cached_property, lock
 from hlo.passes import recovery
 from hlo.passes.manager import Manager
 from hlo.passes.pipeline import parse_pipeline
+from hlo.process.once import cached_property, lock
 from hlo.runtime.executable import Executable
 from hlo.runtime.threads import thread_count
 

@@ -12,7 +12,7 @@ import time
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.jit import Code
-from hlo.once import once
+from hlo.process.once import once
 
 APART_S = 0.02  # So long the counter is watched: perf_counter's own errors are below 1 us.
 SYMBOL = "hlo_cycles"

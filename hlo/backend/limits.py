@@ -33,7 +33,7 @@ from hlo.backend.linking.jit import Code
 from hlo.backend.linking.toolchain import host_target
 from hlo.ir import dtype as dt
 from hlo.machine import Machine
-from hlo.once import once
+from hlo.process.once import once
 
 MEMORY_BYTES = 1 << 28  # read in a round: it comes from memory everywhere
 FMA_ROUNDS = 1 << 20  # iterations of the arithmetic loop, some milliseconds

@@ -31,7 +31,7 @@ from hlo.backend.limits import (
     timed_round,
 )  # fmt: skip
 from hlo.machine import Machine
-from hlo.once import once
+from hlo.process.once import once
 
 TILE_SUMS = 1 << 24  # multiply-adds of vectors in a round, some milliseconds
 MATRIX_TILES = 1 << 17  # products of tiles in a round, a millisecond

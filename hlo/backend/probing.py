@@ -30,7 +30,7 @@ from hlo.backend.kernels.probe import (
 from hlo.backend.planning.implementations import Implementation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
-from hlo.once import cached_property, lock
+from hlo.process.once import cached_property, lock
 
 SPARSE = 4  # a result so many times larger than what its kernels move is not looked at each time
 MOST_CAPTURED = 1 << 30  # bytes

@@ -23,8 +23,8 @@ from hlo.cli.progress import progress_bars
 from hlo.cli.streams import discard, settle_streams
 from hlo.cli.terminal import say, usage_text
 from hlo.errors import HloError
-from hlo.garbage import seldom_collected
-from hlo.idle_threads import let_sleep
+from hlo.process.garbage import seldom_collected
+from hlo.process.idle_threads import let_sleep
 
 OPT_COMMANDS = {
     "bisect": "The pass, rewrite or kernel that breaks a program.",

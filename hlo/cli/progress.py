@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hlo.once import lock
+from hlo.process.once import lock
 from hlo.progress import listening
 
 if TYPE_CHECKING:

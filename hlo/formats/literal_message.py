@@ -17,7 +17,7 @@ from hlo.ir.dtype import DType
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape, stored
 from hlo.parser.parse import parse_shape
-from hlo.process_memory import numpy_problem
+from hlo.process.memory import numpy_problem
 
 ELIDED = "a constant({...}) has no value, expected one: --fill-elided, hlo.fill_elided"
 

@@ -22,8 +22,8 @@ from hlo.errors import HloError
 from hlo.formats.jax_program import is_jitted, lowered
 from hlo.frontend.statics import Statics, statics_of
 from hlo.frontend.variant import DECLINED, NUMBERS, Variant
-from hlo.once import lock
 from hlo.ops.custom_call import leave_callbacks
+from hlo.process.once import lock
 from hlo.tools import jax_door
 
 RESULTS = ("numpy", "jax")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees, callees_first
 from hlo.ir.module import Module
-from hlo.once import lock
+from hlo.process.once import lock
 
 DEEPEST_CALL = 300  # calls inside calls; each costs a few Python frames, and the C stack is finite
 SHALLOW = 50  # calls inside calls for which there is room in any case

@@ -25,7 +25,7 @@ from hlo.ir.shape import ProgramShape, Shape
 from hlo.ops.effects import has_effect, with_callees
 from hlo.ops.placing import located
 from hlo.ops.table import OPS, Trait, evaluation_keywords
-from hlo.process_memory import LARGE, available_bytes, memory_error, numpy_problem
+from hlo.process.memory import LARGE, available_bytes, memory_error, numpy_problem
 
 
 class Step(Struct):

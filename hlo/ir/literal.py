@@ -8,7 +8,7 @@ from msgspec import Struct
 from hlo.errors import HloError
 from hlo.ir.dtype import DType, from_numpy
 from hlo.ir.shape import Shape
-from hlo.process_memory import memory_error
+from hlo.process.memory import memory_error
 
 
 class Literal(Struct, frozen=True, eq=False):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hlo.entered import Entered
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
+from hlo.process.entered import Entered
 
 if TYPE_CHECKING:
     from hlo.ops.callee import Callee

@@ -22,7 +22,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_loader
 from math import prod
 from pathlib import Path
 
-from hlo.once import once
+from hlo.process.once import once
 
 EXTENSION = "scipy.linalg.cython_lapack"
 # The work (elements times the shorter side) of one problem that is worth the library's threads: a

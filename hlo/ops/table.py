@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from hlo.entered import Entered
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.attributes import Attr, Attributes, attrs_of, calling_fields
+from hlo.process.entered import Entered
 
 Number = bool | int | float | complex
 

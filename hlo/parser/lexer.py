@@ -17,9 +17,9 @@ from hlo.errors import Violation
 from hlo.ir.dtype import DTYPES
 from hlo.ir.layout import Layout
 from hlo.ir.shape import Shape
-from hlo.once import once
 from hlo.parser.stacks import END as END
 from hlo.parser.terminals import pattern, punctuation, words
+from hlo.process.once import once
 
 
 class Token:

@@ -18,7 +18,6 @@ from hlo.attributes.escape import unquoted
 from hlo.errors import Violation
 from hlo.ir.instruction import NO_ATTRIBUTES, Instruction
 from hlo.ir.shape import Shape, compatible
-from hlo.once import once
 from hlo.ops.table import OPS
 from hlo.parser.actions import THREAD, Actions, reading
 from hlo.parser.build import ModuleBuilder, Poisoned, Scope
@@ -29,6 +28,7 @@ from hlo.parser.pieces import Declined, attributes_piece, literal_piece, shape_p
 from hlo.parser.printed import printed_tables
 from hlo.parser.stacks import Callbacks
 from hlo.parser.terminals import SHORT_INT, pattern, words
+from hlo.process.once import once
 from hlo.source import Source
 
 _INDEX = r"/\*index=[0-9]++\*/"  # the only comment that the printer writes

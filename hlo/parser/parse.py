@@ -6,7 +6,6 @@ from msgspec import Struct
 
 from hlo.attributes.kind import MODULE_READERS
 from hlo.errors import HloError, HloErrors, Violation
-from hlo.garbage import uncollected
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.parser.actions import Actions, reading
@@ -14,6 +13,7 @@ from hlo.parser.build import ModuleBuilder
 from hlo.parser.engine import Fault, Machine
 from hlo.parser.lexer import Lexer
 from hlo.parser.stacks import Callbacks
+from hlo.process.garbage import uncollected
 from hlo.source import Source, Span
 
 MOST_ERRORS = 20

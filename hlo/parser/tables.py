@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from hlo.once import once
 from hlo.parser.grammar import FILE, digest, grammar_text, made, packaged
 from hlo.parser.stacks import PlainRule, Reduction, Step
+from hlo.process.once import once
 
 
 class Plain(Struct, frozen=True):

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 from hlo.ir.dtype import DTYPES
-from hlo.once import once
 from hlo.parser.tables import tables
+from hlo.process.once import once
 
 BLANK = "BLANK"  # in a template: what may stand between two tokens
 SHORT_INT = "(?!-?[0-9]{10})@INT"  # a template: it fits 32 bits

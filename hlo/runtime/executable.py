@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from hlo.errors import HloError
 from hlo.ir.shape import Shape, stored
-from hlo.process_memory import LARGE, available_bytes
+from hlo.process.memory import LARGE, available_bytes
 from hlo.runtime.frames import Frame, FrameLayout, FramePool
 from hlo.runtime.memory import MemoryReport
 from hlo.runtime.native_calls import (

@@ -24,8 +24,8 @@ import numpy as np
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
-from hlo.once import lock, once
 from hlo.ops.custom_targets import HANDLERS, REGISTERED, TARGETS, CustomCall
+from hlo.process.once import lock, once
 from hlo.runtime.ffi_attributes import ffi_attributes
 from hlo.runtime.ffi_calls import Template, frame_template
 from hlo.runtime.ffi_frames import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from hlo.once import lock
+from hlo.process.once import lock
 
 if TYPE_CHECKING:
     from hlo.runtime.guard import GuardedMemory

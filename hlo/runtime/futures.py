@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from hlo.once import lock
+from hlo.process.once import lock
 
 
 class Futures:

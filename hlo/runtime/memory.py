@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hlo.errors import HloError
-from hlo.process_memory import memory_error
+from hlo.process.memory import memory_error
 
 
 class BufferRow(Struct, frozen=True):

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, stored
-from hlo.once import lock
+from hlo.process.once import lock
 from hlo.runtime.frames import FramePool
 
 MOST_TRIES = 8  # Tries of a call, as another thread may take its frame first.

@@ -18,10 +18,10 @@ from msgspec import Struct
 from hlo import driver
 from hlo.errors import HloError, HloErrors
 from hlo.ir.instruction import CALLING_ATTRIBUTES
-from hlo.once import cached_property, lock
 from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS
 from hlo.ops.listing import explain_op
 from hlo.ops.table import OPS
+from hlo.process.once import cached_property, lock
 from hlo.source import Span
 
 ERROR, WARNING = "error", "warning"

@@ -11,7 +11,7 @@ from hlo.errors import HloError
 from hlo.ir.dtype import ARRAY_TYPES, DType
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.process_memory import check_memory, numpy_problem
+from hlo.process.memory import check_memory, numpy_problem
 from hlo.tools.demands import NOTHING, Demand, demands
 
 DRAWN_BYTES = 24  # an element while it is drawn: 64-bit numbers, a second array, the result

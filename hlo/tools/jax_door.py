@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hlo.errors import HloError
-from hlo.once import once
+from hlo.process.once import once
 from hlo.runtime.native_calls import Foreign
 
 SUPPORTED = ((0, 7), (0, 10))  # the least and the greatest minor release

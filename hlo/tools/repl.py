@@ -28,7 +28,7 @@ from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.once import cached_property, lock
+from hlo.process.once import cached_property, lock
 from hlo.tools.bench import duration, measure
 from hlo.tools.bisect import line_of
 from hlo.tools.cases import Case, recorded

@@ -14,7 +14,7 @@ import numpy as np
 
 from hlo.errors import HloError
 from hlo.ir.dtype import DTYPES
-from hlo.process_memory import numpy_problem
+from hlo.process.memory import numpy_problem
 
 HEAD = 8
 LONGEST_HEADER = 100_000_000

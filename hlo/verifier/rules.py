@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from msgspec import Struct
 
-from hlo.once import once
+from hlo.process.once import once
 
 _LABEL = re.compile(r"// ([\w-]+): ")
 _SEPARATOR = "// -----\n"

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hlo.garbage import uncollected
+from hlo.process.garbage import uncollected
 from tests.support.source_files import children, descendants
 
 # Methods of Python's own containers, texts and files: what has them need not be of the package.

@@ -30,9 +30,9 @@ CHANGED = {
     "backend/math/complex_term.py _definitions": "a text, the same whoever writes it",
     "backend/math/term.py _definitions": "a text, the same whoever writes it",
     "analysis/leaves.py _known": "checked after it is found; the same whoever counts",
-    "garbage.py _pending": "a count that says when to collect",
-    "garbage.py _resting": "as the collector's own state; at worst it collects",
-    "once.py _locks": "a set of weak references",
+    "process/garbage.py _pending": "a count that says when to collect",
+    "process/garbage.py _resting": "as the collector's own state; at worst it collects",
+    "process/once.py _locks": "a set of weak references",
     "parser/actions.py _idle": "a stack: what is taken from it is one thread's",
     "passes/rewriting.py RULES": "entered while modules are imported",
     "ir/dtype.py _NUMPY": "each entry the same whoever enters it",
@@ -90,14 +90,16 @@ def test_what_has_no_parameters_is_made_once() -> None:
             if isinstance(n, ast.ImportFrom) and n.module == "functools"
             and any(imported.name == "cached_property" for imported in n.names)
         ]  # fmt: skip
-    assert not found, "expected @once, or the cached_property of hlo.once"
+    assert not found, "expected @once, or the cached_property of hlo.process.once"
 
 
 def test_locks_come_from_one_place() -> None:
-    """A fork resets those of hlo/once.py; others stay held in a child."""
+    """A fork resets those of hlo/process/once.py; others stay held in a child."""
     for name, tree in trees(*LOCKS):
         made = {n.attr for n in descendants(tree) if isinstance(n, ast.Attribute)} & LOCKS
-        assert not made or name in ("once.py", "forking.py"), f"{name}: expected hlo.once.lock()"
+        assert not made or name in ("process/once.py", "process/forking.py"), (
+            f"{name}: expected hlo.process.once.lock()"
+        )
 
 
 def _values(tree: ast.Module) -> set[str]:
@@ -143,7 +145,7 @@ def test_changed_module_values_have_a_reason() -> None:
 
 IMPORTS = """
 import importlib, pkgutil
-from hlo import once
+from hlo.process import once
 def refused(self, *args, **kwargs):
     raise AssertionError(f"{self.__name__} is asked for while a module is imported")
 once.Once.__call__ = refused

@@ -31,7 +31,7 @@ READERS = {
     "hlo/backend/isa/arm_features.py": "the system's list of features",
     "hlo/backend/linking/perf_map.py": "appends for perf",
     "hlo/runtime/threads.py": "the system's limit of processors",
-    "hlo/process_memory.py": "the system's limits of memory",
+    "hlo/process/memory.py": "the system's limits of memory",
     "hlo/parser/grammar.py": "this package's grammar, for its developers",
 }
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hlo.idle_threads import TWO_MS, VARIABLE
+from hlo.process.idle_threads import TWO_MS, VARIABLE
 
 LIBRARY = """
 import gc, os, sys

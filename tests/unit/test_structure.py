@@ -12,10 +12,9 @@ from tests.support.source_files import FILES, ROOT, source_file
 
 # Each layer may import itself and what stands before it.
 LAYERS = (
-    ("source", "garbage", "once", "forking", "choices", "progress", "hashing", "idle_threads"),
-    ("entered", "lazy_functions"),
+    ("source", "choices", "progress", "hashing"),
     ("errors", "error_codes"),
-    ("process_memory", "tile_permission", "cache"),
+    ("process", "cache"),
     ("ir",),
     ("machine",),
     ("attributes",),
@@ -90,10 +89,15 @@ LONG: dict[str, str] = {}
 
 # Instructions are asked about in one room, which knows machines, the writer and types.
 INSTRUCTIONS = "hlo/backend/isa"
-BELOW_INSTRUCTIONS = {"hlo.machine", "hlo.once", "hlo.backend.ir.writer", "hlo.backend.ir.kernel"}
+BELOW_INSTRUCTIONS = {
+    "hlo.machine",
+    "hlo.process.once",
+    "hlo.backend.ir.writer",
+    "hlo.backend.ir.kernel",
+}
 BELOW_INSTRUCTIONS |= {"hlo.backend.ir.values", "hlo.backend.ir.records", "hlo.ir", "hlo.ir.dtype"}
 BELOW_INSTRUCTIONS |= {"hlo.backend.ir.procedure", "hlo.backend.ir.words"}
-BELOW_INSTRUCTIONS |= {"hlo.backend.ir.interface", "hlo.tile_permission"}
+BELOW_INSTRUCTIONS |= {"hlo.backend.ir.interface", "hlo.process.tile_permission"}
 # Those that describe machines, and that tell LLVM of one.
 KNOW_FEATURES = {"hlo/machine.py", "hlo/backend/linking/toolchain.py"}
 HLO_WORDS = {"bf16", "popcnt"}  # a type, an op

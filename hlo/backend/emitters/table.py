@@ -14,7 +14,7 @@ from msgspec import Struct
 from hlo.backend.emitters.op_context import OpContext, Special
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.math.term import Term
-from hlo.lazy_functions import LazyModule
+from hlo.process.lazy_functions import LazyModule
 
 if TYPE_CHECKING:
     from hlo.backend.math.complex_term import Complex

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
-from hlo.once import once
+from hlo.process.once import once
 
 # Microseconds of kernels that are worth a module of their own on another processor, and of a module
 # that keeps the other processors waiting for long where it is compiled last.

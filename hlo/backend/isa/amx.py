@@ -25,7 +25,7 @@ from hlo.backend.isa.assembly import InlineAssembly
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.machine import Machine
-from hlo.tile_permission import PERMISSION_CALL
+from hlo.process.tile_permission import PERMISSION_CALL
 
 REGISTERS, ROWS, ROW_BYTES = 8, 16, 64
 # The system call's convention (System V ABI for x86-64, A.2.1): its number and result in rax, two

@@ -23,7 +23,7 @@ from hlo.backend.ir.values import Value
 from hlo.backend.ir.words import Word
 from hlo.backend.isa.amx import SYSTEM_CALL
 from hlo.backend.isa.assembly import InlineAssembly
-from hlo.tile_permission import PERMISSION_CALL
+from hlo.process.tile_permission import PERMISSION_CALL
 
 WORD = "hlo_processor"
 _WORD = Field(0)

@@ -27,7 +27,7 @@ from hlo.hashing import hasher
 from hlo.ir.computation import Computation
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
-from hlo.once import once
+from hlo.process.once import once
 
 MOST_CONSTANT_BYTES = 16 * 1024 * 1024
 # Folders of this package that compilation does not use: what they make of a text is the module,

@@ -15,12 +15,12 @@ from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.linking.compilation_cache import sources_digest
 from hlo.backend.linking.identity import identity
 from hlo.backend.linking.workers import Workers
-from hlo.once import lock
+from hlo.process.once import lock
 
 # Folders of this package with all that writes the process's own functions.
 OWN_ROOMS = (
     "backend", "backend/entry", "backend/ir", "backend/isa", "backend/linking", "backend/planning",
-    "ir", "runtime",
+    "ir", "process", "runtime",
 )  # fmt: skip
 REMEMBERED_BYTES = 64 * 1024 * 1024
 

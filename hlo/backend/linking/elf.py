@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hlo.once import once
+from hlo.process.once import once
 
 PAGE = os.sysconf("SC_PAGESIZE") if hasattr(os, "sysconf") else 4096
 HEADER_SHOFF, HEADER_SHNUM = 0x28, 0x3C

@@ -16,7 +16,7 @@ from hlo.backend.linking.installing import HandlerRecords
 from hlo.backend.linking.native import address_of, shared_code
 from hlo.backend.planning.program import HostStep
 from hlo.errors import HloError
-from hlo.once import once
+from hlo.process.once import once
 from hlo.runtime.ffi import failing, handlers_of, waiting
 from hlo.runtime.ffi_calls import MOST_BYTES
 

@@ -14,7 +14,7 @@ import sys
 import llvmlite  # type: ignore[import-untyped]  # it has no types
 
 from hlo.backend.linking.options import CODEGEN_LEVEL, GLUE_LEVEL, MODEL, OPTIONS
-from hlo.once import once
+from hlo.process.once import once
 
 # Linux's list of the processor's family, model and every feature, as module loading reads it.
 FEATURES = "/sys/devices/system/cpu/modalias"
@@ -61,6 +61,6 @@ def _refused(processor: str) -> str:
     """
     if not any(word in processor for word in TILES):
         return ""
-    from hlo.tile_permission import may_use_tiles  # few processors have tiles
+    from hlo.process.tile_permission import may_use_tiles  # few processors have tiles
 
     return "" if may_use_tiles() else "tiles"

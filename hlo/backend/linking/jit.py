@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from hlo.backend.ir.ir_module import LAPACK
 from hlo.backend.linking import elf
-from hlo.forking import inside
-from hlo.once import lock
+from hlo.process.forking import inside
+from hlo.process.once import lock
 
 # Libraries that LLVM's code may call into: for memcpy, fmod, arithmetic on wide integers.
 LIBRARIES = (None, "libm.so.6", "libgcc_s.so.1")

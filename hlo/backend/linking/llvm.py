@@ -18,7 +18,7 @@ from typing import Any
 import llvmlite  # type: ignore[import-untyped]  # it has no types
 from llvmlite.utils import get_library_name  # type: ignore[import-untyped]
 
-from hlo.once import once
+from hlo.process.once import once
 
 _SAID = ctypes.POINTER(c_char_p)  # where a text of LLVM's is put, which is given back
 # The kind of the result, then of the arguments, as llvmlite's own package declares them.

@@ -25,7 +25,7 @@ from hlo.backend.ir.ir_module import AWAKE, PARALLEL, WAKE, IrModule
 from hlo.backend.linking.compile import own_object
 from hlo.backend.linking.elf import processor
 from hlo.backend.linking.jit import Code, define_symbol
-from hlo.once import lock, once
+from hlo.process.once import lock, once
 from hlo.runtime.stops import Enter
 
 METH_FASTCALL = 0x80

@@ -29,9 +29,9 @@ from hlo.backend.linking.options import (
 )
 from hlo.backend.linking.workers import Workers, in_parallel
 from hlo.errors import HloError
-from hlo.forking import inside, library_lock
 from hlo.machine import Machine, described
-from hlo.once import lock, once
+from hlo.process.forking import inside, library_lock
+from hlo.process.once import lock, once
 
 # Of architectures that have a model of their own.
 _MODELS = {"riscv64": RISCV_MODEL, "wasm32": STATIC_MODEL}
@@ -104,7 +104,7 @@ def host_machine() -> Machine:
     """This machine's description, with what this process may use of it."""
     features = {name for name, there in host_features().items() if there}
     if "amx-tile" in features:
-        from hlo.tile_permission import may_use_tiles  # few processors have tiles
+        from hlo.process.tile_permission import may_use_tiles  # few processors have tiles
 
         if not may_use_tiles():
             features -= {name for name in features if name.startswith("amx")}

@@ -28,7 +28,7 @@ from hlo.backend.math.term import (
     two_product,
     two_sum,
 )
-from hlo.once import once
+from hlo.process.once import once
 
 _MAGIC = FORMATS["double"].magic
 _TWO_OVER_PI = 2 / math.pi

@@ -18,7 +18,7 @@ from hlo.errors import HloError, Violation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.table import OPS, KernelFamily
-from hlo.process_memory import LARGE, machine_bytes, memory_error, numpy_problem
+from hlo.process.memory import LARGE, machine_bytes, memory_error, numpy_problem
 
 # The most bytes of an arena: with what packing adds, offsets stay below 2^63.
 ADDRESSABLE = 1 << 61

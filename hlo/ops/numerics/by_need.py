@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from hlo.lazy_functions import LazyModule
+from hlo.process.lazy_functions import LazyModule
 
 
 def _complexes() -> ModuleType:

@@ -13,8 +13,8 @@ from hlo.backend.ir.procedure import Procedure
 from hlo.backend.ir.words import Word
 from hlo.backend.ir.writer import Writer
 from hlo.backend.kernels.linear_algebra.lapack_symbols import THREADS
-from hlo.once import once
 from hlo.ops.lapack_library import LibraryThreads
+from hlo.process.once import once
 
 INSIDE = Field(LibraryThreads.inside.offset, "i32")
 BEFORE = Field(LibraryThreads.before.offset, "i32")

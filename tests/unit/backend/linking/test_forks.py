@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hlo.errors import HloError
-from hlo.forking import Gate
+from hlo.process.forking import Gate
 
 ROOT = Path(__file__).parents[4]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hlo import tile_permission
 from hlo.backend.linking import identity, toolchain
+from hlo.process import tile_permission
 
 PROGRAM = """
 import sys

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hlo.entered import Entered
+from hlo.process.entered import Entered
 
 
 def filled() -> tuple[Entered[str, int], list[str]]:

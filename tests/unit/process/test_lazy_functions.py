@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from hlo.lazy_functions import LazyModule
 from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS
 from hlo.ops.module_attributes import MODULE_ATTRS
+from hlo.process.lazy_functions import LazyModule
 
 
 def test_a_module_is_loaded_at_the_first_call_and_once() -> None:

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from hlo.once import lock
+from hlo.process.once import lock
 
 K = TypeVar("K")
 V = TypeVar("V")

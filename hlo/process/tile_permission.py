@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 
-from hlo.once import once
+from hlo.process.once import once
 
 # Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA)
 PERMISSION_CALL = (158, 0x1023, 18)

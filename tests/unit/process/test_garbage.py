@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-import hlo.garbage
-from hlo.garbage import uncollected
+import hlo.process.garbage
+from hlo.process.garbage import uncollected
 
 
 def test_the_collector_rests_within_and_as_the_caller_wants_it() -> None:
@@ -26,8 +26,8 @@ def test_the_collector_rests_within_and_as_the_caller_wants_it() -> None:
 
 
 def test_dead_graphs_of_many_readings_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hlo.garbage, "LARGE", 100)
-    monkeypatch.setattr(hlo.garbage, "MOST_PENDING", 10_000)
+    monkeypatch.setattr(hlo.process.garbage, "LARGE", 100)
+    monkeypatch.setattr(hlo.process.garbage, "MOST_PENDING", 10_000)
     gc.collect()
     before = len(gc.get_objects())
     for _ in range(50):

@@ -1,0 +1,1 @@
+"""Process: what a process has once: values, tables, locks, forks, memory, permissions."""
