@@ -144,11 +144,11 @@ def test_compile_refuses_every_opcodes_programs_that_running_refuses(case: Case)
     assert caught.value.code == "unsupported"
 
 
-# -- the list in docs/compiler.md ------------------------------------------------------------------
+# -- the list in docs/running.md -------------------------------------------------------------------
 
 
 def listed() -> set[str]:
-    page = (ROOT / "docs/compiler.md").read_text()
+    page = (ROOT / "docs/running.md").read_text()
     section = page.split("## What still runs on the reference")[1].split("\n## ")[0]
     host_steps = section.split("What the reference would refuse")[0]
     return set(re.findall(r"`([^`]+)`", host_steps))
