@@ -260,6 +260,7 @@ def _optimised(algsimp: str, *inexact: str) -> tuple[str, ...]:
         *FUSED,
         "prologue-fusion",
         "block-fusion",
+        "prologue-fusion",
         "factor-slicing",
         "while-loop-blocking",
         *FUSED,
@@ -346,6 +347,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
         "rows that are written are memory that blocks can share once nobody reads their start",
     ),
     ("fusion", "prologue-fusion", "what makes a factor is one kernel"),
+    ("block-fusion", "prologue-fusion", "what leaves a product for its blocks may make a factor"),
     ("gate-fusion", "prologue-fusion", "gates are found behind products of whole arrays"),
     (
         "prologue-fusion",

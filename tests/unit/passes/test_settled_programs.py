@@ -221,6 +221,19 @@ ENTRY e { p = pred[500] parameter(0)
   m = f32[500] multiply(s, z)
   ROOT r = f32[500] add(m, t) }"""
 
+# What a product's sums go through leaves its fusion for the blocks, and is then what another
+# product computes its factor by.
+EPILOGUE_LEFT = """HloModule left
+ENTRY e { x = f32[32,1,512] parameter(0)
+  w = f32[32,512,64] parameter(1)
+  d = f32[32,1,64] dot(x, w), lhs_batch_dims={0}, lhs_contracting_dims={2},
+    rhs_batch_dims={0}, rhs_contracting_dims={1}
+  b = f32[32,1,64] parameter(2)
+  m = f32[32,1,64] maximum(d, b)
+  v = f32[32,64,1] parameter(3)
+  ROOT r = f32[32,1,1] dot(m, v), lhs_batch_dims={0}, lhs_contracting_dims={2},
+    rhs_batch_dims={0}, rhs_contracting_dims={1} }"""
+
 PROGRAMS = {
     "shared body": SHARED_BODY,
     "constant": TURNED_CONSTANT,
@@ -233,6 +246,7 @@ PROGRAMS = {
     "choice before a loop": CHOICE_BEFORE_A_LOOP,
     "all in blocks": ALL_IN_BLOCKS,
     "same choice": SAME_CHOICE,
+    "epilogue left": EPILOGUE_LEFT,
 }
 
 
