@@ -1,16 +1,19 @@
-"""while-loop-unroller: short loops of elementwise ops over large arrays as straight lines.
+"""while-loop-unroller: short loops of elementwise ops as straight lines.
 
     while(i < 3) { x = f(x, i) }   =>   f(f(f(x, 0), 1), 2)
 
 In a loop the arrays go through memory in every iteration; in a line fusion makes one pass of all,
-and what the counter chooses (the rotations of a random number generator) becomes constant. A loop
-of one iteration (a border, as programs for any number of planes write it) is its body, whatever it
-does.
+and what the counter chooses (the rotations of a random number generator) becomes constant. Over
+small arrays, which stay in the first level of cache, a line is also less code than a loop of
+several kernels, as long as its arithmetic is little; a loop that elements go through by themselves
+is one kernel as it is (while-loop-interchange). A loop of one iteration (a border, as programs for
+any number of planes write it) is its body, whatever it does.
 """
 
 from __future__ import annotations
 
-from hlo.analysis.fusibility import SCALAR_STRUCTURE
+from hlo.analysis.fusibility import SCALAR_STRUCTURE, op_cost
+from hlo.analysis.while_loops.lane_loops import lane_loop
 from hlo.analysis.while_loops.loop_state import counter
 from hlo.ir.graph import callees_first, calls, clone_instruction, post_order, reachable_computations
 from hlo.ir.instruction import Instruction
@@ -23,8 +26,9 @@ from hlo.passes.liveness import awaited
 
 MOST_TRIPS = 8
 MOST_OPS = 512  # The most ops of all iterations together.
-# The least size of the largest array: smaller ones stay in the first level of cache.
-FEWEST_BYTES = COMMON.first_cache.bytes
+# The most arithmetic of all iterations together on an element of arrays that the first level of
+# cache holds, in additions: it is code, which runs seldom.
+MOST_SMALL_COST = 512
 _SMALL = 64  # Elements of arrays that may be taken apart and put together.
 
 _MOVES = opcodes(Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS | Trait.JOINS) | {"copy"}
@@ -32,7 +36,7 @@ _PLAIN = opcodes(Trait.ELEMENTWISE | Trait.REPEATS) | {"iota"}
 
 
 def while_loop_unroller(module: Module) -> bool:
-    """Unroll short loops of elementwise ops over large arrays.
+    """Unroll short loops of elementwise ops, over large arrays or with little arithmetic.
 
     Inner loops first; bodies that nobody calls any more go at once, for those of nested loops
     together are as many times the result as there are levels. O(size of all bodies, unrolled).
@@ -64,9 +68,22 @@ def _trips(loop: Instruction) -> int | None:
         return None if any(map(_is_bound, body.instructions)) else trips
     if trips > MOST_TRIPS or trips * len(body.instructions) > MOST_OPS:
         return None
-    if not any(e.is_array and e.size_bytes >= FEWEST_BYTES for e in loop.shape.elements):
+    if not all(_is_line(i) for i in body.instructions):
         return None
-    return trips if all(_is_line(i) for i in body.instructions) else None
+    return trips if _is_large(loop) or _is_little(loop, trips) else None
+
+
+def _is_large(loop: Instruction) -> bool:
+    """Whether an array of the state is no less than the first level of cache."""
+    least = COMMON.first_cache.bytes
+    return any(e.is_array and e.size_bytes >= least for e in loop.shape.elements)
+
+
+def _is_little(loop: Instruction, trips: int) -> bool:
+    """Whether a line is less code than the loop."""
+    body, _ = loop.called_computations()
+    cost = trips * sum(map(op_cost, body.instructions))
+    return cost <= MOST_SMALL_COST and lane_loop(loop) is None
 
 
 def _is_bound(instruction: Instruction) -> bool:
