@@ -127,6 +127,10 @@ class Avx512(Avx2):
     def converts_long_integers(self) -> bool:
         return self._has("avx512dq", "avx512vl")
 
+    @property
+    def has_long_extremes(self) -> bool:
+        return self._has("avx512f", "avx512vl")
+
     def nearest_integers(self, w: Writer, x: Value) -> Value | None:
         if not self._has("avx512dq"):
             return None

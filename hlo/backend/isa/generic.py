@@ -196,6 +196,11 @@ class Isa:
         return False
 
     @property
+    def has_long_extremes(self) -> bool:
+        """Whether the lesser and the greater of 64-bit integers are an instruction each."""
+        return False
+
+    @property
     def saturates(self) -> bool:
         """Whether floats become integers in one instruction that saturates and gives 0 for NaN."""
         return False

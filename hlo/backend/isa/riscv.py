@@ -29,6 +29,10 @@ class RiscV(Isa):
     def converts_long_integers(self) -> bool:
         return self._has("zve64d")
 
+    @property
+    def has_long_extremes(self) -> bool:
+        return self._has("zve64d")
+
     def extreme_number(self, w: Writer, x: Value, y: Value, *, is_maximum: bool) -> Value | None:
         """fmax, vfmax: +0 above -0, the number where one is a NaN."""
         if not self._has("zve64d"):

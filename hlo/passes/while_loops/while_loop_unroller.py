@@ -26,8 +26,8 @@ from hlo.passes.liveness import awaited
 
 MOST_TRIPS = 8
 MOST_OPS = 512  # The most ops of all iterations together.
-# The most arithmetic of all iterations together on an element of arrays that the first level of
-# cache holds, in additions: it is code, which runs seldom.
+# The most arithmetic of all iterations together on an element of small arrays, in additions: it is
+# code, which runs seldom.
 MOST_SMALL_COST = 512
 _SMALL = 64  # Elements of arrays that may be taken apart and put together.
 

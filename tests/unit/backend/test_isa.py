@@ -206,6 +206,7 @@ ROWS = (
     Row("saturates", (), lambda isa, w: isa.saturates, (*ARM, *WASM)),
     Row("converts_long_integers", (), lambda isa, w: isa.converts_long_integers,
         (*AVX512, *ARM, *RISCV)),
+    Row("has_long_extremes", (), lambda isa, w: isa.has_long_extremes, (*AVX512, *RISCV)),
     Row("register_lanes", (), lambda isa, w: isa.register_lanes("double") == 2, AVX512),
     Row("float_parts", (F16,), of_parts, AVX512, "vscalefps"),
     Row("float_parts", (D2,), of_parts, AVX512, "vscalefpd"),

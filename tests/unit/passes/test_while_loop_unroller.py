@@ -49,7 +49,7 @@ ENTRY e { x = f32[90] parameter(0)
 
 
 @pytest.mark.parametrize(("op", "is_line"), [("add", True), ("power", False)])
-def test_small_arrays_with_little_arithmetic_are_a_line(op: str, is_line: bool) -> None:
+def test_small_arrays_with_little_arithmetic_are_a_line(op: str, *, is_line: bool) -> None:
     module = hlo.parse(TURNING.replace("OP", op))
     made = hlo.optimize(module, passes="while-loop-unroller")
     assert is_line == all(i.opcode != "while" for i in made.entry.instructions)

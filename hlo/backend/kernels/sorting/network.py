@@ -18,8 +18,6 @@ from msgspec import Struct
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes.nest import Nest
 
-_WRITTEN_OUT = 32  # So many records have names of their own; more lie in memory.
-
 
 class Stage(Struct, frozen=True):
     """Pairs of one distance, which do not meet: i and i + distance, for i with this bit as said."""
@@ -36,7 +34,7 @@ class Stage(Struct, frozen=True):
 
 def stages(count: int) -> Iterator[Stage]:
     """The stages that sort `count` records, the first first."""
-    half = 1 << max(count - 1, 0).bit_length() >> 1
+    half = _half(count)
     bit = half
     while bit:
         yield Stage(bit, bit, False)
@@ -47,14 +45,14 @@ def stages(count: int) -> Iterator[Stage]:
         bit //= 2
 
 
+def _half(count: int) -> int:
+    """The largest power of two below `count`, 0 for one record."""
+    return 1 << max(count - 1, 0).bit_length() >> 1
+
+
 def comparators(count: int) -> int:
     """How many pairs are compared."""
     return sum(len(run) for stage in stages(count) for run in stage.runs(count))
-
-
-def is_written_out(count: int) -> bool:
-    """Whether records are values, rather than vectors in memory."""
-    return count <= _WRITTEN_OUT
 
 
 def sorted_values(nest: Nest, records: list[Value]) -> list[Value]:
@@ -75,44 +73,80 @@ def sort_memory(nest: Nest, memory: Value, count: int, type: str) -> None:
     def place(i: Value) -> Value:
         return w.address(memory, i, type)
 
-    def exchange(i: Value, distance: int) -> None:
-        low, high = place(i), place(w.binary("add", i, w.int(distance)))
+    def exchange(i: Value, distance: Value) -> list[Value]:
+        low, high = place(i), place(w.binary("add", i, distance))
         pair = _exchanged(nest, w.load(low, type), w.load(high, type))
         for value, at in zip(pair, (low, high), strict=True):
             w.store(value, at)
+        return []
 
-    for stage in stages(count):
-        _pass(nest, stage, count, exchange)
+    half = _half(count)
+    levels = half.bit_length()
+
+    def level(n: Value, _: list[Value]) -> list[Value]:
+        """The stages of one bit but the lowest, whose pairs come in runs of so many."""
+        bit = w.binary("lshr", w.int(half), n)
+        twice = w.binary("sub", w.int(levels), n)  # the power of two that two runs are
+
+        def runs(start: Value, stop: Value, distance: Value) -> None:
+            def run(first: Value, length: Value) -> None:
+                nest.loop(first, length, 1, [], lambda i, _: exchange(i, distance))
+
+            pairs = w.binary("sub", stop, start)
+            whole = w.binary("ashr", w.binary("add", pairs, bit), twice)
+
+            def each(k: Value, _: list[Value]) -> list[Value]:
+                first = w.binary("add", start, w.binary("shl", k, twice))
+                run(first, w.binary("add", first, bit))
+                return []
+
+            nest.loop(w.int(0), whole, 1, [], each)
+            run(w.binary("add", start, w.binary("shl", whole, twice)), stop)
+
+        _each_stage(nest, half, count, bit, w.binary("add", n, w.int(1)), runs)
+        return []
+
+    nest.loop(0, levels - 1, 1, [], level)
+
+    def neighbours(start: Value, stop: Value, distance: Value) -> None:
+        """Of the lowest bit: every second one."""
+        end = w.binary("add", stop, w.int(1))
+        nest.loop(start, end, 2, [], lambda i, _: exchange(i, distance))
+
+    _each_stage(nest, half, count, w.int(1), w.int(levels), neighbours)
 
 
-def _pass(nest: Nest, stage: Stage, count: int, exchange: Callable[[Value, int], None]) -> None:
-    """Loops over the pairs of a stage: whole runs, then the last one if it is shorter."""
+def _each_stage(
+    nest: Nest,
+    half: int,
+    count: int,
+    bit: Value,
+    times: Value,
+    body: Callable[[Value, Value, Value], None],
+) -> None:
+    """The stages of a bit, as `stages` has them: where its pairs' lesser members begin and end, and
+    their distance.
+    """
     w = nest.w
 
-    def each(i: Value, _: list[Value]) -> list[Value]:
-        exchange(i, stage.distance)
+    def stage(n: Value, _: list[Value]) -> list[Value]:
+        is_first = w.compare("icmp eq", n, w.int(0))
+        whole = w.binary("lshr", w.int(2 * half), n)
+        distance = w.select(is_first, bit, w.binary("sub", whole, bit))
+        start = w.select(is_first, w.int(0), bit)
+        body(start, w.binary("sub", w.int(count), distance), distance)
         return []
 
-    def run_from(first: Value, _: list[Value]) -> list[Value]:
-        nest.loop(first, w.binary("add", first, w.int(stage.bit)), 1, [], each)
-        return []
-
-    runs = list(stage.runs(count))
-    whole = sum(len(run) == stage.bit for run in runs)
-    if whole:
-        step = 2 * stage.bit
-        high = runs[0].start + whole * step
-        nest.loop(runs[0].start, high, step, [], each if stage.bit == 1 else run_from)
-    for run in runs[whole:]:
-        nest.loop(run.start, run.stop, 1, [], each)
+    nest.loop(w.int(0), times, 1, [], stage)
 
 
 def _exchanged(nest: Nest, a: Value, b: Value) -> tuple[Value, Value]:
-    """The lesser and the greater. Few machines have them of 64 bits; of a choice between what was
-    loaded LLVM makes masked stores, which take many times as long.
+    """The lesser and the greater. Where machines do not have them of 64 bits they are made of a
+    comparison's bits: of a choice between what was loaded LLVM makes masked stores, which take many
+    times as long.
     """
     w = nest.w
-    if a.scalar_type != "i64":
+    if a.scalar_type != "i64" or nest.target.isa.has_long_extremes:
         return w.intrinsic("llvm.smin", a.type, a, b), w.intrinsic("llvm.smax", a.type, a, b)
     greater = w.cast("sext", w.compare("icmp sgt", a, b), a.type)
     change = w.binary("and", w.binary("xor", a, b), greater)

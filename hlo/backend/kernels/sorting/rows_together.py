@@ -46,6 +46,7 @@ from hlo.ir.instruction import Instruction
 _MOST, _MOST_OF_A_BIT = 1024, 64
 _MOST_OF_A_BIT_WITH_POSITION = 8
 _FEWEST_LANES = 4
+_WRITTEN_OUT = 32  # So many records have names of their own; more lie in memory.
 _POSITION = (1 << 32) - 1  # Of a record: its low half.
 
 
@@ -61,6 +62,16 @@ class Together(Struct, frozen=True):
     with_position: bool
 
     @property
+    def is_written_out(self) -> bool:
+        """Whether records are values, rather than vectors in memory."""
+        return self.row.count <= _WRITTEN_OUT
+
+    @property
+    def operations(self) -> int:
+        """About how many operations it takes."""
+        return 2 * network.comparators(self.row.count) * self.units * self.lanes
+
+    @property
     def width(self) -> int:
         """Elements of a row that are loaded together."""
         return self.lanes if self.is_turned else 1
@@ -68,7 +79,7 @@ class Together(Struct, frozen=True):
     @property
     def memory_bytes(self) -> int:
         """What the records take that are no values."""
-        is_held = self.with_position or not network.is_written_out(self.row.count)
+        is_held = self.with_position or not self.is_written_out
         held = self.row.count if is_held else 0
         return held * self.lanes * self.bytes
 
@@ -161,19 +172,19 @@ class TogetherSort(Struct):
     def _rows(self, first: Value) -> None:
         """Sort the rows from this one on."""
         nest, w = self.build.nest, self.build.nest.w
-        is_written_out = network.is_written_out(self.form.row.count)
-        found, differs = self._read(first, is_written_out=is_written_out)
+        found, differs = self._read(first)
 
         def sort() -> None:
             if self.form.with_position:
                 self._sort_positions(first, found)
-            elif is_written_out:
+            elif self.form.is_written_out:
                 records = network.sorted_values(nest, found)
+                raws = [self._element(record) for record in records]
                 for start in self._starts():
-                    self._store(first, w.int(start), records[start : start + self.form.width])
+                    self._store(first, w.int(start), raws[start : start + self.form.width])
             else:
                 network.sort_memory(nest, self.memory, self.form.row.count, self._record)
-                self._each_tile([], lambda start, _: self._store_from_memory(first, start))
+                self._store_from_memory(first)
 
         if self.alone is None:
             sort()
@@ -226,50 +237,55 @@ class TogetherSort(Struct):
     ) -> list[Value]:
         """The same by a loop."""
         nest, count, width = self.build.nest, self.form.row.count, self.form.width
-        carried = nest.loop(0, count // width * width, width, carried, body)
-        return carried if count % width == 0 else body(nest.w.int(count - width), carried)
+        w = nest.w
 
-    def _read(self, first: Value, *, is_written_out: bool) -> tuple[list[Value], Value]:
+        def tile(n: Value, carried: list[Value]) -> list[Value]:
+            start = w.binary("mul", n, w.int(width))
+            if count % width:
+                start = w.intrinsic("llvm.umin", "i64", start, w.int(count - width))
+            return body(start, carried)
+
+        return nest.loop(0, -(-count // width), 1, carried, tile)
+
+    def _read(self, first: Value) -> tuple[list[Value], Value]:
         """The rows' keys, as values or in memory, and the bits in which elements differ from those
         that come back from their keys.
         """
         w, found = self.build.nest.w, dict[int, Value]()
         differs = w.zero(vector_of(f"i{max(8, self.order.bits)}", self.form.lanes))
-        if is_written_out:
+        if self.form.is_written_out:
             for start in self._starts():
-                keys, differs = self._keys(first, w.int(start), differs)
-                found |= {start + n: key for n, key in enumerate(keys)}
+                for n, raw in enumerate(self._load(first, w.int(start)), start):
+                    found[n], differs = self._record_of(raw, w.int(n), differs)
             return [found[n] for n in range(self.form.row.count)], differs
 
         def tile(start: Value, carried: list[Value]) -> list[Value]:
-            keys, differs = self._keys(first, start, *carried)
-            for n, key in enumerate(keys):
+            (differs,) = carried
+            for n, raw in enumerate(self._load(first, start)):
+                key, differs = self._record_of(raw, w.binary("add", start, w.int(n)), differs)
                 w.store(key, self._place(start, n))
             return [differs]
 
         (differs,) = self._each_tile([differs], tile)
         return [], differs
 
-    def _keys(self, first: Value, start: Value, differs: Value) -> tuple[list[Value], Value]:
-        w, found = self.build.nest.w, []
-        for n, raw in enumerate(self._load(first, start)):
-            if self._is_float:
-                code = self._code(raw)
-                if self.alone is not None:
-                    other = w.binary("xor", code, _bits(w, raw, code.type))
-                    differs = w.binary("or", differs, other)
-                key = signed_key_of_code(self.order, self.build.elemental, code)
-            else:
-                key = _turned(w, self._key(raw, start, n))
-            found.append(key)
-        return found, differs
+    def _record_of(self, raw: Value, j: Value, differs: Value) -> tuple[Value, Value]:
+        """The keys of elements at place j; differs, with the bits in which these differ too."""
+        w = self.build.nest.w
+        if not self._is_float:
+            return _turned(w, self._key(raw, j)), differs
+        code = self._code(raw)
+        if self.alone is not None:
+            other = w.binary("xor", code, _bits(w, raw, code.type))
+            differs = w.binary("or", differs, other)
+        return signed_key_of_code(self.order, self.build.elemental, code), differs
 
     def _code(self, raw: Value) -> Value:
         """The bits of a float that its key is made of."""
         return raw if self.order.reads_codes else code_of(*self._read_by_order(raw))
 
-    def _key(self, raw: Value, start: Value, n: int) -> Value:
-        """Any other key, unsigned, above its element's position where that is asked for."""
+    def _key(self, raw: Value, j: Value) -> Value:
+        """Any other key, unsigned, above its element's place j where that is asked for."""
         w = self.build.nest.w
         if self.order.reads_codes:
             key = key_of_code(self.order, self.build.elemental, raw)
@@ -277,10 +293,9 @@ class TogetherSort(Struct):
             key = key_of(*self._read_by_order(raw))
         if not self.form.with_position:
             return key
-        position = w.binary("add", start, w.int(n))
         wide = w.cast("zext", key, self._record)
         key = w.binary("shl", wide, w.int(32, self._record))
-        return w.binary("or", key, w.splat(position, self.form.lanes))
+        return w.binary("or", key, w.splat(j, self.form.lanes))
 
     def _read_by_order(self, raw: Value) -> tuple[Order, Elemental, Lanes]:
         build = self.build
@@ -295,19 +310,17 @@ class TogetherSort(Struct):
 
     def _load(self, first: Value, start: Value) -> list[Value]:
         """A tile's elements of the rows from the first on, as they lie in memory."""
-        w, form, storage = self.build.nest.w, self.form, self._storage
-        type = vector_of(storage, form.lanes)
+        w, form, type = self.build.nest.w, self.form, self._raw
         if not form.is_turned:
             return [w.load(self._address(self.order.operand, first, start), type)]
         places = self._row_addresses(self.order.operand, first, start)
         rows = [w.load(at, type) for at in places]
         return transposed(self.build.nest, rows)
 
-    def _store(self, first: Value, start: Value, keys: list[Value]) -> None:
-        """A tile of the rows' elements, by their keys."""
-        w, form = self.build.nest.w, self.form
-        raws = [self._element(key) for key in keys]
-        if not form.is_turned:
+    def _store(self, first: Value, start: Value, raws: list[Value]) -> None:
+        """A tile of the rows' elements."""
+        w = self.build.nest.w
+        if not self.form.is_turned:
             w.store(raws[0], self._address(1, first, start))
             return
         places = self._row_addresses(1, first, start)
@@ -320,11 +333,16 @@ class TogetherSort(Struct):
             return element_of_signed(self.order, self.build.elemental, key)
         return element_of(self.order, self.build.elemental, _turned(self.build.nest.w, key))
 
-    def _store_from_memory(self, first: Value, start: Value) -> list[Value]:
-        w = self.build.nest.w
-        keys = [w.load(self._place(start, n), self._record) for n in range(self.form.width)]
-        self._store(first, start, keys)
-        return []
+    def _store_from_memory(self, first: Value) -> None:
+        """All elements of the rows, whose keys lie in memory."""
+        w, width = self.build.nest.w, self.form.width
+
+        def tile(start: Value, _: list[Value]) -> list[Value]:
+            keys = [w.load(self._place(start, n), self._record) for n in range(width)]
+            self._store(first, start, [self._element(key) for key in keys])
+            return []
+
+        self._each_tile([], tile)
 
     def _row_addresses(self, leaf: int, first: Value, start: Value) -> list[Value]:
         w = self.build.nest.w
@@ -342,6 +360,10 @@ class TogetherSort(Struct):
     @property
     def _storage(self) -> str:
         return types.storage_scalar(self.build.kinds[self.order.operand])
+
+    @property
+    def _raw(self) -> str:
+        return vector_of(self._storage, self.form.lanes)
 
     @property
     def _record(self) -> str:

@@ -46,8 +46,7 @@ class _Sort(RowKernel):
     def operations(self) -> int:
         """About how many operations it takes."""
         if self.form is not None:
-            rows = self.form.units * self.form.lanes
-            return 2 * network.comparators(self.row.count) * rows
+            return self.form.operations
         return self.row_operations * self.row.rows
 
     form: Together | None = None
