@@ -1,10 +1,11 @@
 """while-loop-ranges: what is known of the numbers that a loop counts.
 
-    i = 0, 1, .. n-1:  i < 0  =>  false        j = i in every trip:  j  =>  i
+    i = 0, 1, .. n-1:  i < 0  =>  false     j = i in every trip:  j  =>  i     behind it:  i  =>  n
 
 JAX writes x[i] as select(i < 0, i + n, i), and a fori_loop as one that counts twice: once for the
 condition and once for the body. A start that is the counter itself is a slice that other passes
-know: rows that are taken in turn, weights of a layer, rows of a result.
+know: rows that are taken in turn, weights of a layer, rows of a result. What a counter ends with is
+a constant, so that nobody asks a loop for it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hlo.ir.graph import callers
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
-from hlo.ops.making import make_constant
+from hlo.ops.making import make, make_constant
 
 _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 
@@ -41,10 +42,30 @@ def while_loop_ranges(module: Module) -> bool:
             continue
         if any(i.attributes["body"] is not body for i in loops):
             continue  # a condition
+        for loop in loops:
+            changed |= _ended(loop)
         known = _known_in_all(loops)
         if known is not None and len(body.parameters) == 1:
             changed |= _simplified(body, *known)
     return changed
+
+
+def _ended(loop: Instruction) -> bool:
+    """Put constants in the place of what a loop's counters end with."""
+    known, computation = counter(loop), loop.computation
+    if known is None or known.iterations == 0 or computation is None:
+        return False
+    ends = {one.element: one.last + one.by for one in _counted(loop, known)}
+    if loop.is_root and ends:
+        parts = [
+            make(loop, "get-tuple-element", loop, index=k) for k in range(len(loop.shape.elements))
+        ]
+        computation.root = make(loop, "tuple", *parts, shape=loop.shape)
+    read = [u for u in loop.users if u.opcode == "get-tuple-element" and element_index(u) in ends]
+    for end in read:
+        literal = Literal.of(np.array(ends[element_index(end)]), end.shape)
+        computation.replace_uses(end, make_constant(end, literal))
+    return bool(read)
 
 
 def _known_in_all(loops: list[Instruction]) -> tuple[Counter, list[_Counted]] | None:

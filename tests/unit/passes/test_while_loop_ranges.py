@@ -90,3 +90,27 @@ def test_equal_counters_are_one(start: int, by: int, trips: int, *, same: bool) 
     root = loop.called_computations()[0].root
     assert (root.operands[0] is root.operands[1]) == same
     np.testing.assert_array_equal(hlo.evaluate(module), want)
+
+
+@pytest.mark.parametrize("is_root", [True, False])
+@pytest.mark.parametrize(("start", "by", "end"), [(3, 2, 13), (100, 5, 125), (100, 7, None)])
+def test_what_a_counter_ends_with_is_a_constant(
+    start: int, by: int, end: int | None, *, is_root: bool
+) -> None:
+    """One that wraps is asked for."""
+    text = program("LT", 0, start, by, "s8")
+    if is_root:
+        text = text.replace("  w = (", "  ROOT w = (").split("  ROOT r = s32[]")[0] + "}\n"
+    else:
+        text = text.replace("ROOT r = s32[] get-tuple-element(w), index=2", "RESULT")
+        text = text.replace("RESULT", "ROOT r = s8[] get-tuple-element(w), index=1")
+    module = hlo.parse(text)
+    want = hlo.evaluate(hlo.parse(text))
+    RANGES(module)
+    root = module.entry.root
+    found = root.operands[1] if root.opcode == "tuple" else root
+    assert (found.opcode == "constant") == (end is not None)
+    if end is not None:
+        assert int(hlo.evaluate(module)[1] if is_root else hlo.evaluate(module)) == end
+    for a, b in zip(*(v if is_root else (v,) for v in (hlo.evaluate(module), want)), strict=True):
+        np.testing.assert_array_equal(a, b)
