@@ -36,6 +36,7 @@ from hlo.backend.ir.procedure import Procedure
 from hlo.backend.ir.values import Value
 from hlo.backend.ir.words import Word
 from hlo.backend.isa.generic import FloatMode
+from hlo.backend.planning.brevity import brief_loops
 from hlo.backend.planning.program import (
     AlignStep,
     BranchStep,
@@ -117,6 +118,7 @@ class Entry:
         self.loop_lines = 0
         self.inlined: dict[str, Kernel] = {}
         self.called: dict[int, None] = {}
+        self.brief = brief_loops(program)
         self.uses = allocation_uses(program, program.steps)
         for steps in program.routines:
             self.uses += allocation_uses(program, steps)
@@ -401,7 +403,7 @@ class Entry:
         """Whether the loop is short and was written as a function of its own."""
         if not self.inlines or self.loop_lines > INLINED_LINES:
             return False
-        if not is_short(self.program, step, self.uses):
+        if step in self.brief or not is_short(self.program, step, self.uses):
             return False
         name = f"hlo_loop_{len(self.loops)}"
         loop = LoopFunction(self.program, name, [f"{n}.in" for n in self.names], self.uses)

@@ -81,7 +81,8 @@ class HostStep(Struct, frozen=True, eq=False):
 class LoopStep(Struct, frozen=True, eq=False):
     """Run `condition`, leave when the byte in the predicate's slot is 0, run `body`, repeat.
 
-    trip_us: of one trip; us: of all of them, where the text says how many there are, else of one.
+    trip_us: of one trip; us: of all of them, where the text says how many there are, else of one;
+    trips: how many, None where it does not say.
     """
 
     condition: tuple[Step, ...]
@@ -90,6 +91,7 @@ class LoopStep(Struct, frozen=True, eq=False):
     instruction: Instruction
     us: float
     trip_us: float
+    trips: int | None
 
 
 class BranchStep(Struct, frozen=True, eq=False):

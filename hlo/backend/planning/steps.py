@@ -226,8 +226,9 @@ class _Steps:
         self.hot, self.is_near = outer
         trip_us = _us(condition) + _us(body)
         is_known = counter(node.instruction) is not None
-        us = trip_us * iterations(node.instruction) if is_known else trip_us
-        return LoopStep(condition, predicate, body, node.instruction, us, trip_us)
+        trips = iterations(node.instruction) if is_known else None
+        us = trip_us if trips is None else trip_us * trips
+        return LoopStep(condition, predicate, body, node.instruction, us, trip_us, trips)
 
     def _branch(self, node: Branch) -> BranchStep:
         branches = tuple(self._steps(b) for b in node.branches)

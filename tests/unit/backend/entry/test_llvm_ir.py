@@ -117,7 +117,7 @@ def test_equal_globals_are_shared_and_unequal_ones_renamed() -> None:
 COUNTING = """HloModule counting
 c { s = (s32[], f32[2]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant(5)
+  n = s32[] constant(500)
   ROOT p = pred[] compare(i, n), direction=LT }
 b { s = (s32[], f32[2]) parameter(0)
   i = s32[] get-tuple-element(s), index=0

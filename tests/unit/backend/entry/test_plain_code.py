@@ -12,7 +12,7 @@ from hlo.backend.entry.kernel_modules import plain_code
 from hlo.backend.entry.llvm_ir import emit
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import STRAIGHT_LINES, Kernel, is_straight
-from hlo.backend.planning.brevity import LOST, MOST_LOST_US, brief_kernels
+from hlo.backend.planning.brevity import LOST, MOST_LOST_US, brief_kernels, brief_loops
 from hlo.backend.planning.program import KernelStep, LoopStep, kernel_steps, nested
 from hlo.tools.inputs import made_up_inputs
 
@@ -155,3 +155,37 @@ def test_a_kernel_of_several_units_does() -> None:
     assert kernel.units > 1
     assert any(o.text == "%begin" for r in kernel.function.records for o in r.operands)
     assert symbol(kernel) in made.ir[0].symbols
+
+
+@pytest.mark.parametrize(("trips", "is_brief"), [(4, True), (4000, False), (None, False)])
+def test_loops_of_few_trips_call_their_kernels(trips: int | None, *, is_brief: bool) -> None:
+    """Of a bound that the program is given nobody knows how many trips there are."""
+    bound = "get-tuple-element(s), index=2" if trips is None else f"constant({trips})"
+    text = f"""HloModule m
+body {{ s = (s32[], f32[90], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[90] get-tuple-element(s), index=1
+  n = s32[] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[90] reverse(x), dimensions={{0}}
+  z = f32[90] multiply(y, y)
+  ROOT r = (s32[], f32[90], s32[]) tuple(j, z, n) }}
+condition {{ s = (s32[], f32[90], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] {bound}
+  ROOT c = pred[] compare(i, n), direction=LT }}
+ENTRY e {{ x = f32[90] parameter(0)
+  n = s32[] parameter(1)
+  zero = s32[] constant(0)
+  s = (s32[], f32[90], s32[]) tuple(zero, x, n)
+  w = (s32[], f32[90], s32[]) while(s), condition=condition, body=body
+  ROOT r = f32[90] get-tuple-element(w), index=1 }}"""
+    module = hlo.parse(text)
+    made = Compilation(module, threads=1, cache=False)
+    assert bool(brief_loops(made.program)) == is_brief
+    assert any("hlo_loop_" in m.text for m in made.ir) != is_brief
+    x = np.linspace(0.5, 1, 90, dtype=np.float32)
+    want = hlo.evaluate(module, x, np.int32(4))
+    if trips != 4000:  # the others run so often
+        np.testing.assert_array_equal(made.executable(x, np.int32(4)), want)

@@ -24,7 +24,8 @@ body {
   x = f32[400,300] get-tuple-element(s), index=1
   one = s32[] constant(1)
   j = s32[] add(i, one)
-  y = f32[400,300] sine(x)
+  r = f32[400,300] reverse(x), dimensions={0,1}
+  y = f32[400,300] sine(r)
   ROOT t = (s32[], f32[400,300]) tuple(j, y)
 }
 condition {
