@@ -31,8 +31,11 @@ def _reduce(e: Elemental, instruction: Instruction, at: Sequence[Index], path: P
 
 def _gather(e: Elemental, instruction: Instruction, at: Sequence[Index], _: Path) -> list[Lanes]:
     from hlo.backend.emitters.affine_gathers import looked_up
+    from hlo.backend.emitters.neighbour_lookups import looked_up as beside_others
 
-    found = [looked_up(e, instruction, index) for index in at]
+    found = [
+        looked_up(e, instruction, index) or beside_others(e, instruction, index) for index in at
+    ]
     left = [index for index, lanes in zip(at, found, strict=True) if lanes is None]
     rest = iter(e.moved(instruction, left) if left else ())
     return [next(rest) if lanes is None else lanes for lanes in found]

@@ -43,6 +43,33 @@ def known_or(nest: Nest, is_known: Value, known: Value, body: Callable[[], Value
     return w.phi(known.type, (known, before), (other, end)).value
 
 
+def either(
+    nest: Nest,
+    condition: Value,
+    first: Callable[[], list[Value]],
+    second: Callable[[], list[Value]],
+) -> list[Value]:
+    """The values that the first body's code makes if the condition (one i1) holds, else those of
+    the second's."""
+    w = nest.w
+    before, holds, ends, other, last, after = (
+        w.new_label(n) for n in ("asked", "holds", "held", "other", "last", "either")
+    )
+    w.branch(before)
+    w.label(before)
+    w.branch_if(condition, holds, other)
+    made = []
+    for label, end, body in ((holds, ends, first), (other, last, second)):
+        w.label(label)
+        with _inside(nest):
+            made.append(body())
+        w.branch(end)
+        w.label(end)
+        w.branch(after)
+    w.label(after)
+    return [w.phi(a.type, (a, ends), (b, last)).value for a, b in zip(*made, strict=True)]
+
+
 def repeat_while(
     nest: Nest,
     first: list[Value],

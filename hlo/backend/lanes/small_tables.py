@@ -28,19 +28,11 @@ _LEAST_LANES = 4  # Fewer are loaded in less time than a row is.
 def looked_up(nest: Nest, base: Value, size: int, position: Expr, element: str) -> Value | None:
     """The elements at the position of an array of `size` elements; None where registers do not
     hold those that lanes choose from, or nothing picks from them."""
-    w, isa, lanes, widest = nest.w, nest.target.isa, position.lanes, nest.target.isa.lookup_lanes
-    bits = _BITS.get(element)
-    if bits is None or not 1 < lanes <= widest:
+    if not holds(nest, size, position, element):
         return None
+    w, lanes, widest, bits = nest.w, position.lanes, nest.target.isa.lookup_lanes, _BITS[element]
     first, place, count = _row(size, position)
-    most = _MOST_PICKS * isa.picked_at_once * widest
-    in_word = 1 if count <= most else 32 // bits
-    if not 1 < count <= most * in_word:
-        return None
-    if lanes < _LEAST_LANES and not first.is_constant:
-        return None
-    if bits < 32 and not isa.masks_loads_of(bits):
-        return None
+    in_word = _in_word(nest, count, bits)
     index = nest.lane_values(place, lanes, "i32")
     shift = None
     if in_word > 1:
@@ -65,6 +57,28 @@ def looked_up(nest: Nest, base: Value, size: int, position: Expr, element: str) 
     if shift is not None:
         found = w.binary("lshr", found, shift)
     return found if bits == 32 else w.cast("trunc", found, vector_of(element, lanes))
+
+
+def holds(nest: Nest, size: int, position: Expr, element: str) -> bool:
+    """Whether registers hold what lanes choose from, and something picks from them."""
+    isa, lanes, bits = nest.target.isa, position.lanes, _BITS.get(element)
+    if bits is None or not 1 < lanes <= isa.lookup_lanes:
+        return False
+    first, _, count = _row(size, position)
+    if not 1 < count <= _most_words(nest) * _in_word(nest, count, bits):
+        return False
+    if lanes < _LEAST_LANES and not first.is_constant:
+        return False
+    return bits == 32 or isa.masks_loads_of(bits)
+
+
+def _most_words(nest: Nest) -> int:
+    return _MOST_PICKS * nest.target.isa.picked_at_once * nest.target.isa.lookup_lanes
+
+
+def _in_word(nest: Nest, count: int, bits: int) -> int:
+    """How many of so many elements a word holds."""
+    return 1 if count <= _most_words(nest) else 32 // bits
 
 
 def _picked(nest: Nest, registers: tuple[Value, ...], index: Value) -> Value:

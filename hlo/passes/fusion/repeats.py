@@ -391,18 +391,26 @@ def step_of(x: Instruction, d: int) -> int:
 def evaluations(producer: Instruction, counts: Mapping[Instruction, float]) -> float:
     """How often each element is computed for users in a group; counts: the same of its members.
 
-    Users at the element's own index share what is computed; so do slices of one concatenate.
+    Users at the element's own index share what is computed; so do slices of one concatenate, and
+    lookups at the same places.
     """
     own, moved = 0.0, dict[Instruction, float]()
     for user in users_in(counts, producer):
         count = counts[user]
-        if user.opcode not in _MOVES:
+        if user.opcode not in _MOVES or _is_place(user):
             own = max(own, count)
             continue
         volume = count * min(user.shape.size, producer.shape.size)
         place = _joined(user)
         moved[place] = moved.get(place, 0.0) + volume
     return own + sum(moved.values()) / max(1, producer.shape.size)
+
+
+def _is_place(user: Instruction) -> bool:
+    """Whether it joins the numbers of places, which all lookups there ask for at one index."""
+    if user.opcode != "concatenate":
+        return False
+    return all(u.opcode == "gather" and u.operands[0] is not user for u in user.users)
 
 
 def _joined(user: Instruction) -> Instruction:
