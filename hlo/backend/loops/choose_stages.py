@@ -34,6 +34,9 @@ _MOST_KEPT = 6  # Rows that stages may leave in all.
 _MOST_WORK = 10
 _CHEAP = 3  # Ops that a stage does again rather than read what an earlier one kept.
 _MOST_ABREAST = 4  # Vectors that go through a chain together.
+# Work that takes so many times as long as a chain hides its waits: beside as much, some unit always
+# waits. More vectors for that take more registers, of which a function needs so many for each.
+_HIDING, _HELD = 2, 8
 # Numbers alive for each register, before twice as many vectors go through a chain.
 _MOST_SPILLED = 2
 _FEWEST = 8  # Vectors of a loop that is worth parting into stages.
@@ -103,7 +106,7 @@ def _abreast(
     the registers do: what is spilled goes through other units than those that compute. A unit's
     block stays whole rounds. On Zen 4 two Chebyshev series of f64 took 0.7 of the time, normal
     numbers of f64 0.68; Bessel functions, which hold between two and four times the registers, 0.74
-    to 0.85, with AVX2 too.
+    to 0.85, with AVX2 too; steps of a recurrent network that are written out 0.32 to 0.5.
     """
     vector, machine = schedule.vector, schedule.machine
     assert vector is not None, "there are lanes"
@@ -114,9 +117,12 @@ def _abreast(
     registers = max(-(-vector.step // machine.lanes(m.shape.dtype)) for m in order)
     alive, most_alive = _most_alive(expression, order), _MOST_SPILLED * machine.registers
     vectors = 1
-    while vectors < _MOST_ABREAST and vectors * registers * work < total:
+    while vectors < _MOST_ABREAST:
+        fits = 2 * vectors * registers * _HELD <= machine.registers
+        hidden = _HIDING * total if fits else total
         is_whole = not schedule.block % (2 * vectors * vector.step)
-        if vectors * registers * alive > most_alive or not is_whole:
+        is_hidden = vectors * registers * work >= hidden
+        if is_hidden or vectors * registers * alive > most_alive or not is_whole:
             break
         vectors *= 2
     if vectors == 1:

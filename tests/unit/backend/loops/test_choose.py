@@ -167,7 +167,12 @@ def chained(machine: str, kind: str, steps: int, asked: int = 0) -> NestSchedule
     for n in range(1, asked + 1):
         lines.append(f"r{n} = {t} add({last}, v{n + 4})")
         last = f"r{n}"
-    body = "\n".join([*lines, f"ROOT r = {t} negate({last})"])
+    return schedule_of([*lines, f"ROOT r = {t} negate({last})"], t, machine)
+
+
+def schedule_of(lines: list[str], t: str, machine: str) -> NestSchedule:
+    """Of a fusion of two operands of a type."""
+    body = "\n".join(lines)
     text = (
         f"HloModule m\nf {{ {body} }}\nENTRY e {{ a = {t} parameter(0)\n b = {t} parameter(1)\n"
         f" ROOT r = {t} fusion(a, b), kind=kLoop, calls=f }}"
@@ -193,6 +198,21 @@ def test_vectors_go_together_through_a_chain_that_cannot_be_parted(
     kind: str, machine: str, asked: int, step: int
 ) -> None:
     schedule = chained(machine, kind, 60, asked)
+    assert not schedule.stages
+    assert schedule.vector is not None
+    assert schedule.vector.step == step
+
+
+@pytest.mark.parametrize(("machine", "step"), [("znver4", 32), ("x86-64-v3", 16)])
+def test_vectors_go_together_through_functions_if_registers_hold_them(
+    machine: str, step: int
+) -> None:
+    t = "f32[20000]"
+    lines = [f"v0 = {t} parameter(0)", f"y = {t} parameter(1)"]
+    for n in range(9):
+        lines += [f"m{n} = {t} multiply(v{n}, y)", f"t{n} = {t} tanh(m{n})"]
+        lines += [f"own{n} = {t} tanh(v{n})", f"v{n + 1} = {t} add(t{n}, own{n})"]
+    schedule = schedule_of([*lines, f"ROOT r = {t} negate(v9)"], t, machine)
     assert not schedule.stages
     assert schedule.vector is not None
     assert schedule.vector.step == step
