@@ -9,13 +9,15 @@ again.
 
 from __future__ import annotations
 
+from itertools import islice
 from math import prod
 
 from hlo.analysis.fusibility import is_fusible
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import Trait, opcodes
+from hlo.ops.table import Trait, has_trait, opcodes
 
 _MOST_SEARCHED = 16
+_MANY_PARTS = 16
 _LANES = 16  # A row of fewer elements is a few numbers, which are copied as fast.
 _VIEWS = opcodes(Trait.REGROUPS | Trait.CUTS)  # Ops that compute an address only.
 
@@ -24,7 +26,8 @@ def views_memory(producer: Instruction) -> bool:
     """Whether it is a part of an array that is in memory anyway, to be read where it lies.
 
     Which of the arrays that fusions make are in memory is what is being planned: none counts, so
-    that what is fused already is judged as it was before.
+    that what is fused already is judged as it was before; but for those of which so many parts are
+    taken that to compute each of them again is more than to keep one array.
     """
     top = producer
     for _ in range(_MOST_SEARCHED):
@@ -32,8 +35,14 @@ def views_memory(producer: Instruction) -> bool:
             break
         (top,) = top.operands
     maker = top.operands[0] if top.opcode == "get-tuple-element" else top
-    is_kept = top.opcode in ("parameter", "constant") or not is_fusible(top)
+    is_kept = top.opcode in ("parameter", "constant") or not is_fusible(top) or _is_cut_up(top)
     return top is not producer and is_kept and maker.opcode != "fusion"
+
+
+def _is_cut_up(value: Instruction) -> bool:
+    """Whether many parts of an array are read; of its users the first ones are asked."""
+    first = islice(value.users, 2 * _MANY_PARTS)
+    return sum(has_trait(user, Trait.CUTS) for user in first) >= _MANY_PARTS
 
 
 def is_kept_row(producer: Instruction) -> bool:
