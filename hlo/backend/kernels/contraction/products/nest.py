@@ -18,6 +18,7 @@ from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.products.band_limits import share_of
 from hlo.backend.kernels.contraction.products.form import ProductForm
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
+from hlo.backend.kernels.contraction.products.row_prefetch import tiles_ahead
 from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (
     Axis,
@@ -251,7 +252,7 @@ class _Loops:
             Prefetch(f"p{buffers[a.side]}", a.step_bytes) for a in self.form.prefetched_factors
         ]
         if self.form.row_prefetch_bytes:
-            rows = plan.group * plan.rows.step
+            rows = tiles_ahead(plan) * plan.rows.step
             found.append(Prefetch(f"p{buffers['lhs']}", rows * self.c.k * self.ring.scalar_bytes))
         if (lines := self.form.row_lines) is not None:
             found.append(Prefetch(f"p{buffers['rhs']}", plan.depth_block * lines.row_bytes))

@@ -265,6 +265,7 @@ class _Product:
         columns = self._columns(panel)
         at = self._address("rhs", panel, columns.start)
         self.batch_prefetch.panel = panel
+        self.row_prefetch.base, self.row_prefetch.panel = address_of(self.at["lhs"]), w.int(0)
         if not self.staged:
             self._tiles(tiles, self.all_depths, at, columns)
             return

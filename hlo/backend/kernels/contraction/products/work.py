@@ -57,9 +57,13 @@ def _of_a_depth(rows: int, vectors: int, ring: Ring) -> float:
 
 
 def _in_place(plan: ProductPlan) -> float:
-    """Bytes of the factors that tiles read where they lie, once: a batch stays near."""
+    """Bytes of the factors that tiles read where they lie, once: a batch stays near. What they ask
+    for ahead is counted there.
+    """
     c = plan.contraction
     sides = [s for s in ("lhs", "rhs") if getattr(plan, s) in (Reading.IN_PLACE, Reading.PACKED)]
+    if "lhs" in sides and row_prefetch_bytes(plan):
+        sides.remove("lhs")
     return sum(factor_bytes(c, side) for side in sides)
 
 

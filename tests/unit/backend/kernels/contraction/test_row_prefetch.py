@@ -41,6 +41,26 @@ def test_others_are_not(sizes: tuple[int, int, int], depth: int) -> None:
     assert not fetches(contraction_kernels(instruction, Target(NAMED["x86-64-v4"])))
 
 
+@pytest.mark.parametrize("machine", ["x86-64-v4", "x86-64-v3"])
+@pytest.mark.parametrize(("sizes", "asks"), [
+    ((8192, 64, 256), True),
+    ((8192, 16, 96), True),  # two lines at each depth: a tile of one vector has many rows
+    ((8192, 64, 48), False),  # what the second cache holds
+])  # fmt: skip
+def test_rows_in_place_are_fetched_from_far(
+    sizes: tuple[int, int, int], machine: str, *, asks: bool
+) -> None:
+    kernels = contraction_kernels(product(*sizes), Target(NAMED[machine]))
+    assert bool(fetches(kernels)) == asks
+
+
+def test_what_is_fetched_ahead_is_not_waited_for() -> None:
+    """It counts beside what tiles compute."""
+    (call,) = contraction_kernels(product(8192, 64, 256), Target(NAMED["x86-64-v4"])).calls
+    assert call.kernel.work is not None
+    assert call.kernel.work.streamed >= 8192 * 256 * 4 > call.kernel.work.moved
+
+
 def test_panels_of_a_factor_that_comes_from_far_are_fetched() -> None:
     """Those of columns, while earlier ones of the same rows of memory are copied."""
     near, far = (product(64, n, 768) for n in (600, 700))  # about 2 MiB
@@ -51,7 +71,7 @@ def test_panels_of_a_factor_that_comes_from_far_are_fetched() -> None:
 
 @pytest.mark.parametrize("level", levels())
 def test_products_are_what_they_were(level: str) -> None:
-    for sizes in ((300, 257, 512), (129, 300, 1024), (33, 777, 777)):
+    for sizes in ((300, 257, 512), (129, 300, 1024), (33, 777, 777), (8195, 17, 96)):
         run(product(*sizes), 1, level)
 
 
