@@ -102,6 +102,16 @@ class Direct:
         """Whether the last vector of features begins before the one before it ends."""
         return self.form.features % self.lanes > 0
 
+    @property
+    def asks_ahead(self) -> bool:
+        """Whether the base comes from far, in lines that a vector of features takes most of."""
+        form, near = self.form, self.ring.target.machine.second_cache.bytes
+        size = self.dtypes[0].item_bytes * prod(a.size for a in form.along)
+        size *= form.features // form.outputs * form.inputs
+        has_holes = any(a.window.base_dilation > 1 for a in form.along)
+        is_line = self.lanes * self.dtypes[0].item_bytes * 2 >= self.ring.target.machine.line_bytes
+        return form.images.size * form.summed.size * size > near and is_line and not has_holes
+
     def feature(self, vector: Value) -> Value:
         """The output feature of a vector's lane 0; the last vector ends where the features do."""
         w, start = self.w, times(self.w, vector, self.lanes)

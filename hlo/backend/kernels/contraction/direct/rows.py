@@ -25,13 +25,17 @@ from hlo.backend.ir.kernel import Kernel, Work
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.contraction.direct.form import AT_ONCE, Direct, Given, Pair, met_of
 from hlo.backend.kernels.contraction.problem.result import Result
-from hlo.backend.kernels.contraction.problem.ring import Ring
+from hlo.backend.kernels.contraction.problem.ring import Ring, element_address
 
 MOST_PRODUCTS = 160  # Of a tile and one outer tap: they are written out.
 LEAST_TILE = 4
 # Of one of many tiles of a row: as many sums as hide the latency of products, so that the copies of
 # code for the ends of a row are short; but groups are permuted once for a tile.
 MANY_TILE = 8
+# Times the last cache's bytes that one program counts on: of more, results are asked for before
+# they are written. Zen 4, one core, of the time without, f32: 9.6 MB 0.77 to 0.86, 12.8 MB 0.74 to
+# 0.97, 4.2 MB 1.06.
+FAR = 2
 STRETCH = 64  # Results of a row that a unit takes, about.
 
 
@@ -108,6 +112,13 @@ class DirectRows(Direct):
         return summed * prod(a.window.size for a in form.along)
 
     @property
+    def results(self) -> int:
+        """Vectors of results."""
+        form = self.form
+        images = form.images.size * (form.inputs if form.is_batch else 1)
+        return images * prod(a.outputs for a in form.rows) * form.row.outputs * self.vectors
+
+    @property
     def lines(self) -> tuple[str, ...]:
         """How it works, for people."""
         t = self.tiles
@@ -122,9 +133,7 @@ class DirectRows(Direct):
         rows = [a.outputs for a in form.rows]
         sizes = (form.images.size, *rows, self.stretches)
         ranged(w, BEGIN, END, lambda unit: self._unit(split_index(w, unit, sizes)))
-        results = form.images.size * prod(rows) * form.row.outputs * self.vectors
-        if form.is_batch:
-            results *= form.inputs
+        results = self.results
         return Kernel(
             w.kernel_function(),
             prod(sizes),
@@ -224,15 +233,20 @@ class DirectRows(Direct):
             there = self.moved(place, w.int(r * along.lhs + n * row.lhs), 0)
             w.prefetch(there, locality=2)
 
-    @property
-    def asks_ahead(self) -> bool:
-        """Whether the base comes from far, and its rows are no longer than what stays near."""
-        form, near = self.form, self.ring.target.machine.second_cache.bytes
-        size = self.dtypes[0].item_bytes * prod(a.size for a in form.along)
-        size *= form.features // form.outputs * form.inputs
-        has_holes = any(a.window.base_dilation > 1 for a in form.along)
-        is_line = self.lanes * self.dtypes[0].item_bytes * 2 >= self.ring.target.machine.line_bytes
-        return form.images.size * form.summed.size * size > near and is_line and not has_holes
+    def _ask_for_results(self, index: Value) -> None:
+        """Ask for the lines that the next tile writes at these features, where the result goes to
+        memory: results lie apart, so that their stores would wait. index: of the tile's first one.
+        """
+        w, dtype, step = self.w, self.dtypes[2], self.form.row.out
+        vector_bytes, machine = self.lanes * dtype.item_bytes, self.ring.target.machine
+        is_far = self.results * vector_bytes > FAR * machine.last_cache.bytes
+        if not is_far or 2 * vector_bytes < machine.line_bytes:
+            return
+        following = add(w, index, w.int(self.tiles.size * step))
+        first = element_address(w, self.result.address, following, dtype)
+        for n in range(self.tiles.size):
+            line = w.offset("getelementptr", first, w.int(n * step * dtype.item_bytes), "i8")
+            w.prefetch(line, is_written=True)
 
     def _sums(
         self,
@@ -263,6 +277,7 @@ class DirectRows(Direct):
             return totals
 
         self._ask_ahead(base)
+        self._ask_for_results(index)
         totals = [self.zero] * self.tiles.size
         if form.summed.size == 1:
             totals = summed(w.int(0), totals)
