@@ -69,6 +69,18 @@ class Along(Struct, frozen=True):
         return element if not rest and 0 <= element < self.size else None
 
     @property
+    def pairs(self) -> int:
+        """Of an output and a position of its window that is an element; in holes about."""
+        w = self.window
+        found = 0
+        for tap in range(w.size):
+            before = w.pad_low - tap * w.window_dilation
+            last = (self.size - 1) * w.base_dilation + before
+            outputs = min(self.outputs - 1, last // w.stride) - max(0, -(-before // w.stride)) + 1
+            found += max(0, outputs)
+        return found // w.base_dilation
+
+    @property
     def inside(self) -> range:
         """The outputs of which no position is beside the base; in a hole they may be."""
         w = self.window

@@ -5,8 +5,9 @@
     on one thread:  the greater of instructions / speed and chain * wait, + tiles / their speed
                     + (sums + packed + shared_packed) / speed + (copied + shared) / read
                     + fetched / near + moved * (1 / read - 1 / near)
-                    or streamed / read, where that is longer
-    a stream:       the greater of its instructions' and its bytes' time, BESIDE of the other one
+                    or streamed / read, where that is longer, and BESIDE of the other one
+    a stream:       its instructions' time and BESIDE of its bytes', or, where that is longer, its
+                    bytes' and WAITED of its instructions'
     on each:        handed / taken, where several threads read it
 
 `speed`: instructions in a microsecond, `wait`: until the next of a chain can begin; `read`: bytes
@@ -25,9 +26,12 @@ from msgspec import Struct
 from hlo.backend.ir.kernel import Work
 from hlo.machine import Machine
 
-# The share of what is shorter of a stream's instructions and bytes that adds to the longer: a core
-# looks ahead as far as its window. Zen 5: 0 where one row meets a matrix, 0.1 to 0.4 of 2 to 6.
+# Bytes arrive while instructions are busy, of which a share waits all the same. Where the bytes
+# take longer, a core has the fewer of them under way the more instructions lie between: its window
+# is so long. Zen 5: 0 where one row meets a matrix, 0.1 to 0.4 of 2 to 6; Zen 4: 0.5 of 2 that meet
+# one of 8 MB.
 BESIDE = 0.1
+WAITED = 0.35
 WORDS_OF_A_TILE = 16 * 16 * 16  # products of words of 32 bits, in that of two tiles
 
 
@@ -96,12 +100,13 @@ def estimated_us(
     arithmetic = products + (work.sums + work.packed) / speeds.instructions
     shared = work.shared / read + work.shared_packed / speeds.instructions
     if work.is_stream:
-        shorter, longer = sorted((arithmetic, (work.moved + work.streamed) / read))
-        own = longer + BESIDE * shorter
+        arriving = (work.moved + work.streamed) / read
+        own = max(arithmetic + BESIDE * arriving, arriving + WAITED * arithmetic)
     else:
         waiting = work.moved * max(1 / read - 1 / near, 0.0)
-        own = arithmetic + waiting + work.copied / read + work.fetched / near
-        own = max(own, work.streamed / read)
+        computing = arithmetic + waiting + work.copied / read + work.fetched / near
+        shorter, longer = sorted((computing, work.streamed / read))
+        own = longer + BESIDE * shorter
     own += work.handed / speeds.taken if readers > 1 else 0.0
     if chunks < 2 or threads < 2:
         return speeds.call_us + own + shared

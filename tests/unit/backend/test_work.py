@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Work
-from hlo.backend.ir.work import BESIDE, Speeds, estimated_us, speeds_of
+from hlo.backend.ir.work import BESIDE, WAITED, Speeds, estimated_us, speeds_of
 from hlo.machine import NAMED
 
 SPEEDS = Speeds(100.0, 0.04, ((1 << 10, 80.0), (1 << 12, 40.0), (1 << 14, 20.0)), 0.5, 2.0)
@@ -31,16 +31,18 @@ def test_each_quantity_has_its_time() -> None:
     assert one_thread(shared) == pytest.approx(10 + 1)
     assert one_thread(replace(near, moved=800)) == 0, "arithmetic hides it"
     results = replace(near, instructions=300, streamed=160)
-    assert one_thread(results) == pytest.approx(3), "they leave while others are made"
-    assert one_thread(replace(results, streamed=800)) == pytest.approx(10), "as fast as that goes"
+    assert one_thread(results) == pytest.approx(3 + BESIDE * 2), "others are made meanwhile"
+    slow = replace(results, streamed=800)
+    assert one_thread(slow) == pytest.approx(10 + BESIDE * 3), "as fast as that goes"
     far = Work(reach=1 << 14)
     assert one_thread(replace(far, moved=800)) == pytest.approx(800 / 20 - 800 / 80)
     assert one_thread(replace(far, fetched=800)) == pytest.approx(10), "as if it were near"
 
 
 def test_a_stream_takes_the_longer_of_both_and_a_share_of_the_other() -> None:
+    """A larger one of instructions, beside which a core sees fewer of its bytes."""
     stream = Work(instructions=300, moved=800, reach=1, is_stream=True)
-    assert one_thread(stream) == pytest.approx(10 + BESIDE * 3)
+    assert one_thread(stream) == pytest.approx(10 + WAITED * 3)
     assert one_thread(replace(stream, instructions=3000)) == pytest.approx(30 + BESIDE * 10)
     assert one_thread(replace(stream, moved=600, streamed=200)) == one_thread(stream)
 

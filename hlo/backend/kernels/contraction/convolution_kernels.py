@@ -25,6 +25,7 @@ from hlo.backend.kernels.contraction.problem.buffer_numbers import (
     placed,
 )
 from hlo.backend.kernels.contraction.problem.result import Epilogue
+from hlo.backend.kernels.contraction.problem.work import reach
 from hlo.backend.kernels.contraction.sequence import ContractionSequence
 from hlo.backend.loops.schedule import Plan
 from hlo.errors import HloError
@@ -53,6 +54,7 @@ def convolution_kernels(
     c = placed(contraction, places)
     met: tuple[int, ...] = ()
     if any(a.padded for a in arrays) and min(c.batches, c.m, c.n, c.k) > 0:
+        sequence.reach = reach(c)
         c = _copied(sequence, held_one, c, arrays)
         zeros = [any(d.has_zeros for d in a.padded) for a in arrays]
         factors = (buffers.lhs.buffer, buffers.rhs.buffer)

@@ -142,13 +142,33 @@ class DirectRows(Direct):
             work=self._work(results),
         )
 
+    @property
+    def products(self) -> float:
+        """Of vectors: those whose element is there."""
+        form = self.form
+        met = prod(a.pairs / (a.outputs * a.window.size) for a in form.along)
+        return self.results * self.terms * met
+
+    @property
+    def permutations(self) -> float:
+        """Of vectors of the base whose elements serve several lanes each: one for each input of a
+        group at each place that a tile meets.
+        """
+        form, row, size = self.form, self.form.row, self.tiles.size
+        if form.inputs == form.outputs == 1:
+            return 0.0
+        places = (size - 1) * row.window.stride + row.window.size
+        return self.products * places / (size * row.window.size)
+
     def _work(self, results: int) -> Work:
         form = self.form
         base = form.images.size * form.summed.size * prod(a.size for a in form.along)
         base *= form.features // form.outputs * form.inputs * self.dtypes[0].item_bytes
         stored = results * self.lanes * self.dtypes[2].item_bytes
+        # Parts are added up beside products, which have units of their own; half of them wait.
+        added = self.parted.count / 2 if self.parted else 0.0
         return Work(
-            instructions=results * (1 + self.terms),
+            instructions=results * (1 + added) + self.products + self.permutations,
             sums=results,
             moved=base + 2 * stored,
             reach=base + stored,

@@ -192,12 +192,24 @@ class DirectTaps(Direct):
             *w.beside,
             flops=2 * self.results * terms,
             work=Work(
-                instructions=vectors * terms,
+                instructions=vectors * terms * (1 + self.permuted),
                 sums=vectors * self.parts,
                 moved=moved,  # some vectors of each position, far from those of the next
                 reach=moved // self.blocks,
             ),
         )
+
+    @property
+    def permuted(self) -> float:
+        """Permutations for a product: each place that a round of taps meets has one, where elements
+        serve several lanes.
+        """
+        form, row = self.form, self.form.row
+        if form.inputs == form.outputs == 1:
+            return 0.0
+        window = row.window
+        places = (TAPS - 1) * window.window_dilation + (self.row_results - 1) * window.stride + 1
+        return places / (TAPS * self.row_results)
 
     # -- a unit ----------------------------------------------------------------------------------
 

@@ -65,4 +65,5 @@ def packing_work(packing: Packing, batch: Axes, *, checks: bool) -> Work:
     read, instructions = read_and_made(packing, batch, count, checks=checks)
     written = float(batches * packing.size_bytes)
     handed = written if batches == 1 else 0.0
-    return Work(instructions, moved=read + written, handed=handed, is_stream=True)
+    # Lines that are written are read first.
+    return Work(instructions, moved=read + 2 * written, handed=handed, is_stream=True)
