@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 import hlo
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.contraction.convolutions.convolution import convolution_contraction
 from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.problem.ring import ring_of
+from hlo.backend.kernels.contraction.products.planning import planned_small
 from hlo.backend.kernels.contraction.words.words import in_words
 from hlo.driver import emit_stage
 from hlo.machine import NAMED
@@ -206,3 +208,15 @@ def test_columns_that_are_packed_before_the_product_tell_too() -> None:
         found = np.asarray(for_threads(module, threads=threads)(x, y))
         assert found[699, 1199] == 2.0**-31
         assert np.count_nonzero(found) == 700
+
+
+@pytest.mark.parametrize(
+    ("dtype", "n", "vectors"), [("bf16", 47, 2), ("bf16", 16, 1), ("f32", 47, 1)]
+)
+def test_a_tile_of_little_code_reads_whole_lines_of_columns(
+    dtype: str, n: int, vectors: int
+) -> None:
+    module = hlo.parse(text((dtype, dtype, "f32"), (33, 61, n), 1, 0))
+    target = Target(NAMED["znver4"])
+    c = normal(dot_contraction(module.entry.root), 16)
+    assert planned_small(c, ring_of(c.out, target)).vectors == vectors
