@@ -366,7 +366,7 @@ def two_product(a: Term, b: Term) -> tuple[Term, Term]:
     product = a * b
     if a.target.isa.fuses:
         return product, exact_fma(a, b, -product)
-    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    (a_high, a_low), (b_high, b_low) = halves(a), halves(b)
     rest = (a_high * b_high - product) + a_high * b_low + a_low * b_high
     return product, rest + a_low * b_low
 
@@ -375,7 +375,7 @@ _NUMPY, _CODES = {"float": "f4", "double": "f8"}, {"float": "i4", "double": "i8"
 _LOW_BITS = {"float": 12, "double": 27}  # of a number's code: the other half's, and no more
 
 
-def _halves(x: Term) -> tuple[Term, Term]:
+def halves(x: Term) -> tuple[Term, Term]:
     """x as a sum of two numbers, the first of which has half of its digits."""
     if (number := x.value.number) is not None:
         codes = np.array([number], _NUMPY[x.scalar]).view(_CODES[x.scalar])
