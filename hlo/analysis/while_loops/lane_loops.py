@@ -171,13 +171,19 @@ def _tables(body: Computation, condition: Computation) -> frozenset[int]:
     kept = {element_index(e) for e in unchanged_elements(body)} | _handed_on(body)
     for read in (*body.instructions, *condition.instructions):
         if read.opcode == "get-tuple-element" and not all(
-            user is body.root
-            or (user.opcode in ("gather", "dynamic-slice") and read not in user.operands[1:])
+            _stays_in_place(read, body.root)
+            if user is body.root
+            else user.opcode in ("gather", "dynamic-slice") and read not in user.operands[1:]
             for user in read.users
         ):
             kept.discard(element_index(read))
     elements = body.root.shape.elements
     return frozenset(k for k in kept if elements[k].is_array and elements[k].dims)
+
+
+def _stays_in_place(read: Instruction, root: Instruction) -> bool:
+    """Whether the root hands an element of the state on as the same element, and as no other."""
+    return all(k == element_index(read) for k, o in enumerate(root.operands) if o is read)
 
 
 def is_lookup(member: Instruction, dims: Ints) -> bool:

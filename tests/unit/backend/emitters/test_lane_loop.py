@@ -202,3 +202,36 @@ ENTRY e {{
     table = np.arange(1800.0).reshape(3, 600) * (1 + 2j)
     found = np.asarray(hlo.compile(module, cache=False)(table))
     np.testing.assert_array_equal(found, np.asarray(hlo.evaluate(module, table)))
+
+
+def test_an_array_that_stays_may_become_another_one() -> None:
+    """Elements that nothing but the root reads are handed on unread, unless to another place."""
+    state = "(s64[], u8[254], u8[254])"
+    text = f"""HloModule m
+body {{
+  s = {state} parameter(0)
+  i = s64[] get-tuple-element(s), index=0
+  one = s64[] constant(1)
+  n = s64[] add(i, one)
+  k = u8[254] get-tuple-element(s), index=2
+  ROOT o = {state} tuple(n, k, k)
+}}
+cond {{
+  s = {state} parameter(0)
+  i = s64[] get-tuple-element(s), index=0
+  five = s64[] constant(5)
+  ROOT c = pred[] compare(i, five), direction=LT
+}}
+ENTRY e {{
+  a = u8[254] parameter(0)
+  b = u8[254] negate(a)
+  z = s64[] constant(0)
+  s = {state} tuple(z, a, b)
+  w = {state} while(s), condition=cond, body=body
+  ROOT r = u8[254] get-tuple-element(w), index=1
+}}
+"""
+    module = hlo.parse(text)
+    given = np.arange(254, dtype=np.uint8)
+    found = np.asarray(hlo.compile(module, cache=False)(given))
+    np.testing.assert_array_equal(found, np.negative(given))
