@@ -156,7 +156,7 @@ def _integers(shape: Shape, kind: str, rng: np.random.Generator, limit: int | No
     if kind in ("zeros", "ones"):
         drawn = np.full(shape.dims, 0 if kind == "zeros" else 1)
     elif kind in ("ramp", "onehot"):
-        drawn = FLOATS[kind](rng, shape.dims).astype(np.int64) % (high + 1)
+        drawn = FLOATS[kind](rng, shape.dims).astype(np.uint64) & np.uint64(high)  # its low bits
     elif kind in ("wild", "special"):
         drawn = rng.integers(low, high, shape.dims, endpoint=True, dtype=_drawable(shape.dtype))
     elif kind == "ints":

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import hlo
+from hlo.ir.dtype import ARRAY_TYPES
 from hlo.tools import arrays
 from hlo.tools.demands import demands
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.inputs import FLOATS, made_up_array, made_up_inputs
 
 LOSS = """HloModule m
 add { a = f32[] parameter(0)
@@ -233,3 +234,18 @@ ENTRY e {
     assert demand.low == -0.75
     assert demand.high == np.inf
     assert made(text)[0].min() > -0.75
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_every_kind_makes_every_type(kind: str) -> None:
+    for dtype in ARRAY_TYPES:
+        for dims in ((), (3, 5), (2, 0)):
+            made = made_up_array(hlo.Shape.array(dtype, dims), kind, np.random.default_rng(0))
+            assert (made.shape, made.dtype) == (dims, dtype.numpy)
+
+
+def test_ramps_of_integers_are_whole_numbers_modulo_their_range() -> None:
+    rng = np.random.default_rng(0)
+    for name, period in (("u64", 32), ("s64", 32), ("s4", 8), ("u2", 4)):
+        made = made_up_array(hlo.Shape.array(name, (32,)), "ramp", rng)
+        assert [int(n) for n in made] == [n % period for n in range(32)]
