@@ -12,7 +12,7 @@ from hlo.ir.module import Module
 from hlo.ir.names import has_unique_names, unique_names
 from hlo.ir.shape import ProgramShape, Shape
 
-# Where a module's configuration is made anew, and what leaves it as it is.
+# Where a module's configuration is made anew, and what leaves it as it is; so does an empty list.
 _CONFIGURING: dict[str, object] = {
     "alias_passthrough_params": False,
     "replica_count": 1,
@@ -51,7 +51,9 @@ def _is_configured(module: Module) -> bool:
     given = module.attributes
     if "entry_computation_layout" in given or given.keys().isdisjoint(_CONFIGURING):
         return False
-    return any(given.get(key, default) != default for key, default in _CONFIGURING.items())
+    return any(
+        given.get(key, default) not in (default, ()) for key, default in _CONFIGURING.items()
+    )
 
 
 def _default_entry_layout(module: Module) -> None:
