@@ -9,7 +9,7 @@ only. Does not know: what is done with the elements of a window.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,18 +57,21 @@ class Holes(Struct, frozen=True):
 
     @property
     def groups(self) -> tuple[Phases, ...]:
-        """The phases, those together that see the same."""
+        """The phases, those together that see the same.
+
+        A phase's last tap is one less than that of the phase before it, until it goes from 0 to
+        d - 1; there phases see other elements, and one more where the tap falls below the rest of
+        the window. So there are three groups at most, whatever the dilation.
+        """
         low, d = self.window.pad_low + self.before, self.phases
-        seen = []
-        for phase in range(d):
-            tap = (low - phase) % d
-            seen.append((max(0, -(-(self.window.size - tap) // d)), (low - phase - tap) // d))
-        found, first = [], 0
-        for (taps, at), each in groupby(seen):
-            count = len(list(each))
-            last = first + count - 1
-            found.append(Phases(first, count, taps, at, (low - last) % d))
-            first = last + 1
+        starts = sorted({0, (low + 1) % d, (low + 1 - self.window.size) % d})
+        found: list[Phases] = []
+        for first, end in pairwise([*starts, d]):
+            tap = (low - first) % d
+            taps, at = max(0, -(-(self.window.size - tap) // d)), (low - first - tap) // d
+            if found and (found[-1].taps, found[-1].low) == (taps, at):
+                first = found.pop().first  # the group before goes on
+            found.append(Phases(first, end - first, taps, at, (low - end + 1) % d))
         return tuple(found)
 
     def joined(self, *, is_large: bool) -> Holes:

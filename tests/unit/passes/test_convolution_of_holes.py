@@ -1,12 +1,16 @@
 """convolution-of-holes: every output is the same sum, in any mix of dilations, pads and orders."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 import hlo
+from hlo.attributes.window import WindowDim
 from hlo.ir.graph import clone_module
 from hlo.passes.patterns import convolution
 from hlo.passes.simplify.algsimp import algsimp
+from hlo.passes.patterns.phases import Holes, Phases
 from hlo.tools.inputs import made_up_inputs
 
 CASES = {  # lhs, rhs, result, window
@@ -98,3 +102,28 @@ def test_what_the_rewrite_makes_is_simplified_in_the_same_run(
     module = hlo.parse(written("two-dims"))
     assert algsimp(module)
     assert not algsimp(clone_module(module))
+
+
+def holes(size: int, dilation: int, low: int, before: int = 0) -> Holes:
+    return Holes(WindowDim(size, 1, low, 3, dilation), 0, 0, 0, 5, 7, before)
+
+
+@pytest.mark.parametrize("dilation", [1, 2, 3, 5, 8])
+def test_groups_are_runs_of_phases_that_see_the_same(dilation: int) -> None:
+    for size in range(12):
+        for low in range(-6, 9):
+            seen = []  # by each phase: how many taps, from which element on, its last tap
+            for phase in range(dilation):
+                taps = [t for t in range(size) if (phase - low + t) % dilation == 0]
+                tap = (low - phase) % dilation
+                seen.append((len(taps), (low - phase - tap) // dilation, tap))
+            found = holes(size, dilation, low).groups
+            assert [(g.taps, g.low) for g in found for _ in range(g.count)] == [s[:2] for s in seen]
+            assert [g.tap for g in found] == [seen[g.first + g.count - 1][2] for g in found]
+            assert all((a.taps, a.low) != (b.taps, b.low) for a, b in pairwise(found))
+
+
+def test_groups_of_a_huge_dilation_are_few() -> None:
+    d = 10**13
+    assert holes(2, d, 0).groups == (Phases(0, 1, 1, 0, 0), Phases(1, d - 2, 0, -1, 2),
+                                     Phases(d - 1, 1, 1, -1, 1))  # fmt: skip
