@@ -38,7 +38,7 @@ def _sink(computation: Computation, instruction: Instruction) -> bool:
         return False
     if "control-predecessors" in instruction.attributes:
         return False
-    moves = [o for o in instruction.operands if o.opcode in ("reshape", "transpose")]
+    moves = [o for o in instruction.operands if _is_move(o) and o.shape.rank]
     if not moves or any(not _alike(m, moves[0]) or len(m.users) != 1 for m in moves):
         return False
     others = [o for o in instruction.operands if o not in moves]
@@ -54,6 +54,10 @@ def _sink(computation: Computation, instruction: Instruction) -> bool:
     computation.replace_uses(instruction, outer)
     computation.remove(instruction)
     return True
+
+
+def _is_move(operand: Instruction) -> bool:
+    return operand.opcode in ("reshape", "transpose")
 
 
 def _alike(a: Instruction, b: Instruction) -> bool:
