@@ -72,8 +72,9 @@ class _Reader:
         shape = stored(shape)
         if shape.rank and self._peek().type in _ATOMS:
             return self._lone(shape)
-        elements = self._elements(shape)
-        if elements is None:
+        elements, elided = self._elements(shape)
+        if elided:
+            converted(shape.dtype, elements)  # what is written has to be of the type, too
             if shape.size * shape.dtype.item_bytes > LARGEST_ELIDED:
                 raise Violation(
                     "literal", "literal", f"an elided {shape}", "one that fits in memory"
@@ -122,16 +123,22 @@ class _Reader:
             raise _wrong(closing, "')' behind the elements of a tuple")
         return Literal.of_tuple(tuple(elements))
 
-    def _elements(self, shape: Shape) -> list[object] | None:  # noqa: C901  # one flat dispatch
-        """The element tokens (pairs of them for complex types) in order; None when elided."""
+    def _elements(self, shape: Shape) -> tuple[list[object], bool]:  # noqa: C901  # one flat dispatch
+        """The element tokens (pairs of them for complex types) in order, and whether some are
+        elided. Of such arrays numbers may stand between the outermost braces, whatever the rank.
+        """
         dims, rank = shape.dims, len(shape.dims)
         counts = [0] * (rank + 1)  # counts[d]: parts seen at brace depth d
         elements: list[object] = []
         depth, elided = 0, False
+        outside: Token | None = None  # the first of numbers that stand in too few braces
         while True:
             token = self._next()
             kind = token.type
-            if kind in _ATOMS or kind == "LPAR":
+            if kind in _ATOMS and depth == 1 < rank and not shape.dtype.is_complex:
+                outside = outside or token
+                elements.append(token)
+            elif kind in _ATOMS or kind == "LPAR":
                 if depth != rank:
                     raise _wrong(token, f"{rank} braces around each element of {shape}")
                 if rank:
@@ -145,10 +152,8 @@ class _Reader:
                 depth += 1
                 counts[depth] = 0
             elif kind == "RBRACE":
-                if counts[depth] != dims[depth - 1]:
-                    found = f"{counts[depth]} parts of dimension {depth - 1}"
-                    raise Violation("literal", "literal", found, f"{dims[depth - 1]}, its size")
                 depth -= 1
+                self._check_all(counts[depth + 1], depth, dims[depth])
             elif kind == "ELLIPSIS":
                 if depth != 1:
                     raise _wrong(token, "{...} around the whole literal")
@@ -157,12 +162,19 @@ class _Reader:
             elif kind != "COMMA" or depth == 0:
                 raise _wrong(token, f"an element of {shape}")
             if depth == 0:
-                return None if elided else elements
+                if outside and not (elided and len(elements) <= shape.size):
+                    raise _wrong(outside, f"{rank} braces around each element of {shape}")
+                return elements, elided
 
     def _count(self, counts: list[int], depth: int, dims: tuple[int, ...], token: Token) -> None:
         counts[depth] += 1
         if counts[depth] > dims[depth - 1]:
             raise _wrong(token, f"{dims[depth - 1]} parts of dimension {depth - 1}")
+
+    def _check_all(self, count: int, dim: int, size: int) -> None:
+        if count != size:
+            found = f"{count} parts of dimension {dim}"
+            raise Violation("literal", "literal", found, f"{size}, its size")
 
     def _element(self, dtype: DType, token: Token) -> object:
         if not dtype.is_complex:
