@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from msgspec import Struct
 
 from hlo.attributes.mesh import (
@@ -80,14 +82,19 @@ def _rest(rest: Tree, mesh: Mesh) -> MeshSharding:
 
 
 def _whole(s: MeshSharding) -> MeshSharding:
-    """Without dimensions, all axes manual or all unreduced: `{mesh[...], manual}` says the same."""
-    every = tuple(AxisRef(axis) for axis in range(len(s.mesh.axes)))
-    if s.kind == "tiled" and every and not s.dims and not s.replicated and not s.reduction:
-        if s.manual == every and not s.unreduced:
-            return MeshSharding(s.mesh, "manual", metadata=s.metadata)
-        if s.unreduced == every and not s.manual:
-            return MeshSharding(s.mesh, "unreduced", metadata=s.metadata)
+    """Without dimensions, over all devices manual or unreduced: `{mesh[...], manual}` says the
+    same. Axes of size 1 hold no devices apart, whoever names them.
+    """
+    if s.kind == "tiled" and not s.dims and not s.reduction:
+        for kind, axes in (("unreduced", s.unreduced), ("manual", s.manual)):
+            if axes and prod(_size(a, s.mesh) for a in axes) == s.mesh.size:
+                return MeshSharding(s.mesh, kind, metadata=s.metadata)
     return s
+
+
+def _size(ref: AxisRef, mesh: Mesh) -> int:
+    _, whole = mesh.axes[ref.axis]
+    return whole if ref.size is None else ref.size
 
 
 def _reduction(key: str, field: Tree) -> str:

@@ -37,12 +37,12 @@ def essential_text(literal: Literal) -> str:
 
 
 def is_all_zero(shape: Shape, array: np.ndarray) -> bool:
-    """Zero or false everywhere; -0.0 is not zero; an empty array is all zero.
+    """Zero or false everywhere; -0.0 is not zero; an empty array is all zero, but one of scales.
 
     By the bits, which a scale has no zero among.
     """
     if shape.dtype.is_scale:
-        return array.size == 0
+        return False
     return not array.tobytes().strip(b"\0")
 
 
