@@ -107,7 +107,7 @@ def _axis_ref(tree: Tree, mesh: Mesh) -> AxisRef:
         return AxisRef(axis)
     pre_size, size = ints_of(tree)
     whole = mesh.axes[axis][1]
-    if pre_size < 1 or size < 2 or whole % (pre_size * size) or size == whole:
+    if pre_size < 1 or size < 2 or whole % (pre_size * size) or size >= whole:
         raise Violation(
             "attribute-value", "", f"'{name}':({pre_size}){size}", f"a proper part of {whole}"
         )

@@ -38,6 +38,8 @@ REFUSALS = (
     "expected a name after the shape",
     "is not defined",  # an opcode's name without parentheses: the operand is dropped
     "',', expected an integer",  # an operand that is half a shape; an alias without its number
+    "literal is ','",  # constant((,1)), whose first element is invented
+    "a tile of -1",  # beside subgroups, for which XLA writes past its memory
     "dim_labels: ",  # labels that XLA mostly dies of
     "expected 0 or more and below",  # an element outside of the tuple
     "devices, expected",  # a list of devices that XLA writes past its memory

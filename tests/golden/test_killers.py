@@ -35,6 +35,8 @@ KILLERS = {
     "ROOT r = f32[] scan(p, z), dimensions={-1}, num_carries=1, to_apply=s }",
     "unknown mesh axis": "ENTRY e { p = f32[2] parameter(0) ROOT r = f32[2] all-to-all(p), "
     "replica_groups=mesh['a'=2] {'b'}, dimensions={0} }",
+    "part of a mesh's empty axis": "ENTRY e { ROOT p = f32[2] parameter(0), "
+    "sharding={mesh['a'=0], [{'a':(1)2}]} }",
     "malformed origin": 'ENTRY e { ROOT p = f32[2] parameter(0), origin={{"x"},{"y"}} }',
     "sugar without operands": "ENTRY e { s = ((), f32[2], u32[]) dot-start() "
     "ROOT d = f32[2] dot-done(s) }",
