@@ -23,6 +23,7 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.lanes.types import Lanes, decoded, encoded, rounded, storage_scalar
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
+from hlo.ops.table import OPS
 from tests.support.accuracy import FORMS, UNARY
 from tests.support.lanes_jit import lanes_function
 
@@ -428,7 +429,8 @@ def sse_results(ops: Sequence[Op], operands: Sequence[np.ndarray], dtype: DType)
         for op in ops:
             result = op.result or dtype
             types = [dtype] * len(operands)
-            value = emit(op.opcode, w, t, lanes, types, result, dict(op.attributes))
+            attrs = OPS[op.opcode].record.of(dict(op.attributes))
+            value = emit(op.opcode, w, t, lanes, types, result, attrs)
             if op.opcode not in MOVED or not has_negatives(dtype):
                 value = rounded(w, t, value, result)
             found.append(encoded(w, t, value, result))
