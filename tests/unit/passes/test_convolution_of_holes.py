@@ -9,8 +9,8 @@ import hlo
 from hlo.attributes.window import WindowDim
 from hlo.ir.graph import clone_module
 from hlo.passes.patterns import convolution
-from hlo.passes.simplify.algsimp import algsimp
 from hlo.passes.patterns.phases import Holes, Phases
+from hlo.passes.simplify.algsimp import algsimp
 from hlo.tools.inputs import made_up_inputs
 
 CASES = {  # lhs, rhs, result, window
