@@ -115,9 +115,10 @@ def command(
     if weights == "-":
         raise click.UsageError("--weights is '-', expected a file's path")
     form = _checked_form(files, output, emit, name, weights)
-    for path in (output, header, cpp_header, weights):
-        if path is not None:
-            check_writable(path)
+    outputs = [path for path in (output, header, cpp_header, weights) if path is not None]
+    _check_apart(files, outputs)
+    for path in outputs:
+        check_writable(path)
     if multiversion is not None and machine is not None:
         raise click.UsageError(
             "--multiversion names the machines, expected no other flag that does"
@@ -158,6 +159,18 @@ def _write(files: Sequence[tuple[str, str | bytes]]) -> None:
         for path in made:
             os.unlink(path)
         raise
+
+
+def _check_apart(inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """UsageError where what is written to a file would take the place of what is read from it, or
+    of what else is written.
+    """
+    taken = {os.path.realpath(path) for path in inputs if path != "-"}
+    for path in outputs:
+        place = os.path.realpath(path)
+        if path != "-" and place in taken:
+            raise click.UsageError(f"{path} is read, or named twice, expected a file of its own")
+        taken.add(place)
 
 
 def _checked_form(

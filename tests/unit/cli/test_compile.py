@@ -95,6 +95,21 @@ def test_no_file_where_something_is_wrong(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("named", ["module", "other"])
+def test_no_output_takes_the_place_of_another_file(named: str, tmp_path: Path) -> None:
+    module, other = tmp_path / "module.hlo", tmp_path / "other.h"
+    shutil.copy(AXPY, module)
+    (tmp_path / "link.h").symlink_to({"module": module, "other": other}[named])
+    outcome = call(
+        "hlo-run", "compile", str(module), "-o", str(tmp_path / "a.o"), "--header", str(other),
+        "--cpp-header", str(tmp_path / "link.h"),
+    )  # fmt: skip
+    assert outcome.code == 2
+    assert "link.h is read, or named twice" in outcome.err
+    assert module.read_bytes() == Path(AXPY).read_bytes()
+    assert not other.exists()
+
+
 def test_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
     text = "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n"
     text += "  w = f32[4] constant({1, 2, 3, 4})\n  ROOT r = f32[4] add(x, w)\n}\n"
