@@ -89,8 +89,8 @@ def sort_memory(nest: Nest, memory: Value, count: int, type: str) -> None:
         twice = w.binary("sub", w.int(levels), n)  # the power of two that two runs are
 
         def runs(start: Value, stop: Value, distance: Value) -> None:
-            def run(first: Value, length: Value) -> None:
-                nest.loop(first, length, 1, [], lambda i, _: exchange(i, distance))
+            def run(first: Value, end: Value) -> None:
+                nest.loop(first, end, 1, [], lambda i, _: exchange(i, distance))
 
             pairs = w.binary("sub", stop, start)
             whole = w.binary("ashr", w.binary("add", pairs, bit), twice)
