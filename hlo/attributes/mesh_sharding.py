@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 from msgspec import Struct
@@ -82,12 +83,22 @@ def _rest(rest: Tree, mesh: Mesh) -> MeshSharding:
 
 
 def _whole(s: MeshSharding) -> MeshSharding:
-    """Without dimensions, over all devices manual or unreduced: `{mesh[...], manual}` says the
-    same. Axes of size 1 hold no devices apart, whoever names them.
+    """Without dimensions, all axes manual or all unreduced: `{mesh[...], manual}` is the same."""
+    every = tuple(AxisRef(axis) for axis in range(len(s.mesh.axes)))
+    return _over_all(s, lambda axes: axes == every)
+
+
+def _shown(s: MeshSharding) -> MeshSharding:
+    """So it is printed over all devices, too: axes of size 1 hold none apart, whoever names them.
+    Messages keep which axes are named.
     """
+    return _over_all(s, lambda axes: prod(_size(a, s.mesh) for a in axes) == s.mesh.size)
+
+
+def _over_all(s: MeshSharding, is_all: Callable[[tuple[AxisRef, ...]], bool]) -> MeshSharding:
     if s.kind == "tiled" and not s.dims and not s.reduction:
         for kind, axes in (("unreduced", s.unreduced), ("manual", s.manual)):
-            if axes and prod(_size(a, s.mesh) for a in axes) == s.mesh.size:
+            if axes and is_all(axes):
                 return MeshSharding(s.mesh, kind, metadata=s.metadata)
     return s
 
@@ -124,6 +135,7 @@ def _check(s: MeshSharding) -> None:
 
 def mesh_sharding_text(s: MeshSharding, *, metadata: bool = True) -> str:
     """metadata: whether it is shown."""
+    s = _shown(s)
     texts = [mesh_text(s.mesh)]
     others = s.replicated + s.unreduced + s.manual
     if s.kind == "tiled" and (s.dims or others):

@@ -29,7 +29,8 @@ STEPS = {
     "a row of each trip": """
   p = {t}[1,{r},12] dynamic-slice(xs, i, zero, zero), dynamic_slice_sizes={{1,{r},12}}
   q = {t}[{r},12] reshape(p)
-  out = {t}[{r},12] multiply(h, q)""",
+  n = {t}[{r},12] reverse(h), dimensions={{1}}
+  out = {t}[{r},12] multiply(n, q)""",
     "a place in each row": """
   p = {t}[{r},1,12] dynamic-slice(turned, zero, i, zero), dynamic_slice_sizes={{{r},1,12}}
   q = {t}[{r},12] reshape(p)

@@ -163,9 +163,9 @@ def _power_of_two(most: int) -> int:
 def _choose_rows(schedule: NestSchedule, levels: list[int]) -> NestSchedule:
     """Rows side by side: as many as bring the waits at their ends under an eighth of their work.
 
-    In cycles; units stay enough, or the kernel is one thread's anyway. A reduction over lanes ends
-    in a chain of halvings, what is done once per row (a mean, a reciprocal root) is a chain too:
-    nothing else can be done meanwhile but another row's.
+    In cycles; units stay enough, or the kernel is one thread's anyway, and fast code is worth more
+    than little. A reduction over lanes ends in a chain of halvings, what is done once per row (a
+    mean, a reciprocal root) is a chain too: nothing else can be done meanwhile but another row's.
     """
     domain, loops = schedule.domain, schedule.loops
     if not loops or schedule.tile is not None or not levels or max(levels) != loops:
@@ -181,7 +181,7 @@ def _choose_rows(schedule: NestSchedule, levels: list[int]) -> NestSchedule:
         work += -(-steps // schedule.lanes) // _PER_CYCLE
         row_bytes = max(row_bytes, steps * read.dtype.item_bytes)
     units = prod(domain.extents[:loops])
-    is_alone = units * (work + waits) <= _ALONE
+    is_alone = units * (work + waits) <= _ALONE and not schedule.is_small
     units = min(units if is_alone else units // UNITS, domain.extents[loops - 1])
     rows = 1
     while waits > rows * work // 8 and rows < _MOST_ROWS:

@@ -22,9 +22,9 @@ def sharding_remover(module: Module) -> bool:
 
     custom-call(x), custom_call_target="Sharding"  =>  x. O(instructions).
     """
-    kept = {k: v for k, v in module.attributes.items() if k not in HEADER}
-    changed = len(kept) != len(module.attributes)
-    module.attributes = kept
+    dropped = [v for k, v in module.attributes.items() if k in HEADER]
+    changed = any(v != () for v in dropped)  # an empty list says nothing
+    module.attributes = {k: v for k, v in module.attributes.items() if k not in HEADER}
     for computation in module.computations:
         tied = awaited(computation)
         for instruction in computation.instructions:

@@ -139,7 +139,7 @@ ENTRY e {{
     ],
 )
 def test_kernels_in_hot_loops_are_split_for_arithmetic(body: str, *, is_split: bool) -> None:
-    module = driver.optimize(parse(HOT.format(body=body)))
+    module = driver.optimize(parse(HOT.format(body=body)), passes="fusion,dce")
     machine = replace(NAMED["x86-64-v4"], rates=Rates())
     assert is_loop_split(Compilation(module, threads=2, passes="", machine=machine)) == is_split
 
@@ -152,7 +152,9 @@ def is_loop_split(compilation: Compilation) -> bool:
 
 @pytest.mark.parametrize(("share_us", "is_split"), [(0.3, True), (1.0, False)])
 def test_steps_are_split_by_what_a_part_costs(share_us: float, *, is_split: bool) -> None:
-    module = driver.optimize(parse(HOT.format(body="y = f32[200,100] multiply(x, x)")))
+    module = driver.optimize(
+        parse(HOT.format(body="y = f32[200,100] multiply(x, x)")), passes="fusion,dce"
+    )
     machine = replace(NAMED["x86-64-v4"], rates=Rates(share_us=share_us))
     assert is_loop_split(Compilation(module, threads=2, passes="", machine=machine)) == is_split
 
