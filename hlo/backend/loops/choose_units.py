@@ -182,13 +182,18 @@ def _choose_rows(schedule: NestSchedule, levels: list[int]) -> NestSchedule:
         row_bytes = max(row_bytes, steps * read.dtype.item_bytes)
     units = prod(domain.extents[:loops])
     is_alone = units * (work + waits) <= _ALONE and not schedule.is_small
-    units = min(units if is_alone else units // UNITS, domain.extents[loops - 1])
+    extent = domain.extents[loops - 1]
+    units = min(units if is_alone else units // UNITS, extent)
     rows = 1
     while waits > rows * work // 8 and rows < _MOST_ROWS:
         twice = 2 * rows
         is_apart = schedule.vector is None or _may_take_turns(schedule, twice)
         most_bytes = _ROWS_BYTES if is_apart else _STORED_ROWS_BYTES
         if twice > units or twice * domain.weight > _ROWS_WEIGHT or twice * row_bytes > most_bytes:
+            break
+        # The last round takes rows again where they are no whole rounds.
+        now, then = (-(-extent // n) * (n * work + waits) for n in (rows, twice))
+        if then >= now:
             break
         rows = twice
     schedule = schedule.because(
