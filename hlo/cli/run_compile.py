@@ -116,9 +116,9 @@ def command(
         raise click.UsageError("--weights is '-', expected a file's path")
     form = _checked_form(files, output, emit, name, weights)
     outputs = [path for path in (output, header, cpp_header, weights) if path is not None]
-    _check_apart(files, outputs)
     for path in outputs:
         check_writable(path)
+    _check_apart(files, outputs)
     if multiversion is not None and machine is not None:
         raise click.UsageError(
             "--multiversion names the machines, expected no other flag that does"
@@ -165,7 +165,8 @@ def _check_apart(inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """UsageError where what is written to a file would take the place of what is read from it, or
     of what else is written.
     """
-    taken = {os.path.realpath(path) for path in inputs if path != "-"}
+    named = [path for path in inputs if path != "-" and "\0" not in path]
+    taken = set(map(os.path.realpath, named))
     for path in outputs:
         place = os.path.realpath(path)
         if path != "-" and place in taken:
