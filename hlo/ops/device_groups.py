@@ -42,12 +42,6 @@ def id_count(mode: str, replicas: int, partitions: int) -> int:
     return partitions if mode == CROSS_PARTITION else replicas
 
 
-def subgroup_size(mode: str, groups: tuple[Ints, ...], replicas: int, partitions: int) -> int:
-    """How many devices the first group has."""
-    members = len(groups[0]) if groups else id_count(mode, replicas, partitions)
-    return members * partitions if mode == BOTH else members
-
-
 def own_group(mode: str, groups: tuple[Ints, ...], context: Context) -> Ints | None:
     """The devices of this device's group in rank order; None if no group has its id."""
     count = id_count(mode, context.replicas, context.partitions)

@@ -118,7 +118,7 @@ class Entry:
         self.loop_lines = 0
         self.inlined: dict[str, Kernel] = {}
         self.called: dict[int, None] = {}
-        self.brief = brief_loops(program)
+        self.brief_loops = brief_loops(program)
         self.uses = allocation_uses(program, program.steps)
         for steps in program.routines:
             self.uses += allocation_uses(program, steps)
@@ -403,7 +403,7 @@ class Entry:
         """Whether the loop is short and was written as a function of its own."""
         if not self.inlines or self.loop_lines > INLINED_LINES:
             return False
-        if step in self.brief or not is_short(self.program, step, self.uses):
+        if step in self.brief_loops or not is_short(self.program, step, self.uses):
             return False
         name = f"hlo_loop_{len(self.loops)}"
         loop = LoopFunction(self.program, name, [f"{n}.in" for n in self.names], self.uses)

@@ -84,11 +84,6 @@ class DotProduct(Struct, frozen=True):
             return dt.S64
         return dt.F32 if self.sums == "float" else dt.S32
 
-    @property
-    def keeps_subnormals(self) -> bool:
-        """Whether subnormal elements count."""
-        return self.element.is_integral
-
     def multiply_add(self, w: Writer, total: Value, a: Value, b: Value) -> Value:
         """total + the products of the elements of a's and b's words."""
         a, b = (w.cast("bitcast", x, self.operand) for x in ((b, a) if self.is_turned else (a, b)))

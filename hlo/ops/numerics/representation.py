@@ -101,11 +101,6 @@ def from_codes(bits: Array, dtype: DType) -> Array:
     return np.ascontiguousarray(bits).reshape(bits.shape).view(dtype.numpy)
 
 
-def nan_of(dtype: DType) -> object:
-    """A quiet NaN of a float type (-0 where the type has none)."""
-    return rounded(np.asarray(np.nan, np.float32), dtype)[()]
-
-
 def smallest_normal(dtype: DType) -> float:
     """The least positive normal value of a float type."""
     fmt = dtype.float_format
