@@ -129,7 +129,8 @@ def test_named_machines_have_the_common_rates_until_they_are_measured() -> None:
     zen = {"znver4", "znver5"}
     assert measured == zen
     for machine in NAMED.values():
-        is_other = "amx-bf16" in machine.features or machine.name == "znver4"
+        is_intel = "avx512f" in machine.features and machine.name not in zen  # subnormal numbers
+        is_other = is_intel or machine.name == "znver4"
         assert (machine.cycles != COMMON.cycles) == is_other
         # The manuals of Arm's processors and of Zen say their caches; nobody knows what runs
         # WebAssembly.

@@ -11,7 +11,6 @@ tiny but not zero, huge) is divided. A vector division takes 10 cycles (f64: 16)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
 
 import numpy as np
 from msgspec import Struct
@@ -143,7 +142,7 @@ def prepared(w: Writer, y: Value) -> Divisor:
 def quotients(w: Writer, xs: Sequence[Value], divisors: Sequence[Divisor]) -> list[Value]:
     """Vectors divided each by its number, or numbers; one test for all. Opens basic blocks."""
     quick, slow, done = (w.new_label(p) for p in ("quick", "slow", "done"))
-    is_bad = _is_outside(w, xs)
+    is_bad = w.any_lane(*[_are_outside(w, x) for x in xs])
     for fits in dict.fromkeys(d.fits for d in divisors if d.fits is not None):
         is_bad = w.binary("or", is_bad, w.binary("xor", fits, Value("true", "i1")))
     pairs = list(zip(xs, divisors, strict=True))
@@ -166,20 +165,6 @@ def quotients(w: Writer, xs: Sequence[Value], divisors: Sequence[Divisor]) -> li
         w.phi(a.type, (a, quick), (b, slow), is_tight=True).value
         for a, b in zip(found, divided, strict=True)
     ]
-
-
-def _is_outside(w: Writer, xs: Sequence[Value]) -> Value:
-    """i1: some lane is neither zero nor in range. Vectors may be of several lengths."""
-    totals: dict[int, Value] = {}  # by their lanes
-    for x in xs:
-        bad = _are_outside(w, x)
-        total = totals.get(x.lanes)
-        totals[x.lanes] = bad if total is None else w.binary("or", total, bad)
-    found = [
-        w.intrinsic("llvm.vector.reduce.or", "i1", total, suffix=f"v{lanes}i1")
-        for lanes, total in totals.items()
-    ]
-    return reduce(partial(w.binary, "or"), found)
 
 
 def _are_outside(w: Writer, x: Value) -> Value:

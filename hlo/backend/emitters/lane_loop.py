@@ -161,25 +161,10 @@ class _LaneLoop:
                 self._live(_mask(self.elemental.splat(v[predicate], width)), index)
                 for v, width, index in zip(values, self.widths, self.indices, strict=True)
             ]
-            terms.append(self._any(going))
+            terms.append(w.any_lane(*going))
         first, *others = terms or [Value("true", "i1")]
         for term in others:
             first = w.binary("and", first, term)
-        return first
-
-    def _any(self, going: list[Value]) -> Value:
-        """Whether any lane goes on."""
-        w, groups = self.nest.w, dict[int, Value]()
-        for lanes in going:
-            known = groups.get(lanes.lanes)
-            groups[lanes.lanes] = lanes if known is None else w.binary("or", known, lanes)
-        first, *others = (
-            v if v.lanes == 1
-            else w.intrinsic("llvm.vector.reduce.or", "i1", v, suffix=f"v{v.lanes}i1")
-            for v in groups.values()
-        )  # fmt: skip
-        for other in others:
-            first = w.binary("or", first, other)
         return first
 
     def _live(self, going: Value, index: Index) -> Value:

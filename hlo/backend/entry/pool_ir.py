@@ -1,4 +1,4 @@
-"""The thread pool as LLVM IR: parallel loops without Python (docs/measurements.md 5).
+"""The thread pool as LLVM IR: parallel loops without Python (docs/measurements.md 6).
 
     hlo_parallel(kernel, row, stride, units, chunks, threads, ends, piece, run)   run a kernel's
                                                                       units in chunks

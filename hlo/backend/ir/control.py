@@ -251,3 +251,9 @@ class Count:
 def is_ended(w: Writer) -> bool:
     """Whether the block that is written has ended: nothing may follow but a label."""
     return is_terminator(w.records[-1])
+
+
+def set_flag(w: Writer, found: Value, flag: Value) -> None:
+    """A byte becomes 1 where any lane is true; any thread may."""
+    ends = " unordered, align 1"
+    when(w, w.any_lane(found), lambda: w.emit("store atomic", w.int(1, "i8"), flag, rest=ends))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial, reduce
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -348,6 +349,20 @@ class Writer(Struct):
         result = self.pure(Instruction, type, "shufflevector", head, poison(type), zeros)
         self._known["splat", result.text] = a
         return result
+
+    def any_lane(self, *masks: Value) -> Value:
+        """i1: whether one of these masks, of any lengths, holds in some lane."""
+        totals: dict[Count, Value] = {}
+        for mask in masks:
+            total = totals.get(mask.lanes)
+            totals[mask.lanes] = mask if total is None else self.binary("or", total, mask)
+        found = [
+            self.intrinsic("llvm.vector.reduce.or", "i1", total, suffix=f"v{lanes}i1")
+            if lanes > 1
+            else total
+            for lanes, total in totals.items()
+        ]
+        return reduce(partial(self.binary, "or"), found)
 
     def extract(self, a: Value, lane: Count) -> Value:
         return self.pure(Instruction, a.scalar_type, "extractelement", a, self.int(lane))

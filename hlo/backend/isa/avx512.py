@@ -109,6 +109,14 @@ class Avx512(Avx2):
     def estimates(self) -> Estimates | None:
         return _ESTIMATES if self._has("avx512f", "avx512vl") else None
 
+    def subnormal_lanes(self, w: Writer, x: Value) -> Value | None:
+        """vfpclass, whose bit 5 asks for subnormal numbers."""
+        if not self._fits(x.type) or not self._has("avx512dq"):
+            return None
+        scalar = scalar_of(x.type)
+        name = f"llvm.x86.avx512.fpclass.{_SUFFIXES[scalar]}.{_size(x.type)}"
+        return w.intrinsic(name, vector_of("i1", x.lanes), x, w.int(1 << 5, "i32"), suffix="-")
+
     def extreme_number(self, w: Writer, x: Value, y: Value, *, is_maximum: bool) -> Value | None:
         """vrange's control: the sign as compared (4), the greater one (1)."""
         immediates = (5 if is_maximum else 4,)

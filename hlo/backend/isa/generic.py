@@ -168,6 +168,12 @@ class Isa:
         """Reciprocals to start Newton's steps from."""
         return None
 
+    def subnormal_lanes(self, w: Writer, x: Value) -> Value | None:
+        """For each lane of a vector of floats, whether it is subnormal and not zero: by one
+        instruction.
+        """
+        return None
+
     @property
     def has_extremes(self) -> bool:
         """Whether LLVM's maximum and minimum, NaN where either is one, are an instruction each."""

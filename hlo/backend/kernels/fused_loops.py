@@ -44,6 +44,7 @@ from hlo.backend.loops.own_leaves import own_leaves
 from hlo.backend.loops.schedule import LoopSchedule, Table
 from hlo.backend.loops.spans import spans_of, total_of
 from hlo.indexing.maps import CASES
+from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -72,6 +73,7 @@ def _made(instruction: Instruction, target: Target) -> tuple[Kernel, set[Instruc
     expression, lanes = Expression(target), lanes_of(instruction, target)
     expression.is_raw = _only_moves(instruction)
     expression.runs_once = target.runs_once and not _has_loops(instruction)
+    expression.underflows_in = _underflows_in(instruction, target)
     count = enter_operands(expression, instruction)
     outputs = outputs_of(expression, instruction, count)
     said = decisions_of(instruction).loop_order
@@ -146,6 +148,20 @@ def _only_moves(instruction: Instruction) -> bool:
 def _has_loops(instruction: Instruction) -> bool:
     """Whether elements go through whiles."""
     return any(m.opcode == "while" for m in with_callees(instruction))
+
+
+def _underflows_in(instruction: Instruction, target: Target) -> Computation | None:
+    """The computation around, if powers of e in it may keep the machine waiting."""
+    around = instruction.computation
+    is_exact = target.mode == "strict" and not target.is_small
+    if not target.machine.cycles.assist or not is_exact or around is None:
+        return None
+    return around if around.fact(_has_powers) else None
+
+
+def _has_powers(computation: Computation) -> bool:
+    members = (m for i in computation.instructions for m in with_callees(i))
+    return any(m.opcode == "exponential" for m in members)
 
 
 def lanes_of(instruction: Instruction, target: Target) -> int:

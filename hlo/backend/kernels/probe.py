@@ -128,10 +128,7 @@ def _scanned(
 
         zeros = [w.zero(vector_of("i1", width)) for _ in kinds]
         sums = loop(w, w.int(rounds), zeros, one)
-        if width > 1:
-            suffix = f"v{width}i1"
-            sums = [w.intrinsic("llvm.vector.reduce.or", "i1", s, suffix=suffix) for s in sums]
-        odd = [w.binary("or", a, b) for a, b in zip(odd, sums, strict=True)]
+        odd = [w.binary("or", a, w.any_lane(b)) for a, b in zip(odd, sums, strict=True)]
     return odd
 
 

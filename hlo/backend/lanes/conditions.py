@@ -43,7 +43,6 @@ def for_one_lane(nest: Nest, conditions: Sequence[Condition]) -> tuple[Condition
         return found
     with nest.at(max(c.index.depth for c in along)) as level:
         holds = tested(nest, along)
-        some = w.intrinsic("llvm.vector.reduce.or", "i1", holds, suffix=f"v{holds.lanes}i1")
-        number = w.cast("zext", some, "i64")
+        number = w.cast("zext", w.any_lane(holds), "i64")
         index = Opaque(number.text, 0, 1, (), depth=level.depth, lanes=1, value=number)
     return (*found, Condition(affine.of(index), 1, 1))

@@ -175,7 +175,7 @@ def rounded(
 
 def _rounded_bf16(w: Writer, target: Target, value: Value, *, has_short_nans: bool) -> Value:
     """An instruction, where one does it as the mode says (x86's flushes subnormal numbers:
-    docs/measurements.md 4), else integer arithmetic. A NaN of bf16 has no bits below, so that the
+    docs/measurements.md 5), else integer arithmetic. A NaN of bf16 has no bits below, so that the
     carry leaves it alone.
     """
     isa = target.isa

@@ -73,7 +73,9 @@ class Expression:
     """leaves: the values that are in memory; bound: a called computation's parameters -> what they
     stand for. entered: the computations that are the kernel's own, of which it hands on the root
     alone. is_raw: elements are moved only, so that they are seen as their bits. runs_once:
-    whether a run of the program computes each of them once at the most.
+    whether a run of the program computes each of them once at the most. underflows_in: the
+    computation that the kernel's instruction stands in, if its products may be subnormal, and keep
+    the machine waiting.
     """
 
     def __init__(self, target: Target) -> None:
@@ -83,6 +85,7 @@ class Expression:
         self.entered: set[Computation] = set()
         self.is_raw = False
         self.runs_once = False
+        self.underflows_in: Computation | None = None
         self.chains: dict[Instruction, Chain | None] = {}  # what is looked up, as far as asked
         self._starts: dict[object, Expr] = {}
 

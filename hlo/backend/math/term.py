@@ -164,11 +164,7 @@ class Term(Struct, frozen=True, eq=False):
 
     def any(self) -> Term:
         """One i1: whether the mask holds in some lane."""
-        if self.lanes == 1:
-            return self
-        suffix = f"v{self.lanes}i1"
-        value = self.w.intrinsic("llvm.vector.reduce.or", "i1", self.value, suffix=suffix)
-        return self.of(value)
+        return self.of(self.w.any_lane(self.value))
 
     # -- forms of the same lanes -------------------------------------------------------------
 

@@ -3,7 +3,7 @@
     BufferPlan --weights, together--> the parallel work of a program --team_of--> its Team
     kernel, its time --is_split, chunks_of--> parts
 
-Waking a sleeping thread costs more than most programs take (docs/measurements.md 5), and bytes that
+Waking a sleeping thread costs more than most programs take (docs/measurements.md 6), and bytes that
 another processor has written come slowly: in loops that stay in a processor's cache a kernel is
 split only if it computes enough. Times are estimates, of one core. Does
 not know: steps, LLVM.

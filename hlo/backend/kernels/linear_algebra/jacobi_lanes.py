@@ -109,7 +109,7 @@ class _Build(ABC):
                 lambda state: w.binary(
                     "and", state[1], w.compare("icmp slt", state[0], w.int(_MOST_SWEEPS))
                 ),
-                lambda state: [add(w, state[0], w.int(1)), self._any(self._sweep(a))],
+                lambda state: [add(w, state[0], w.int(1)), w.any_lane(self._sweep(a))],
             )
             self._over(0, self.count, lambda j: values.set(w.int(0), j, self.value(a, j)))
             self._sort(values)
@@ -219,10 +219,6 @@ class _Build(ABC):
             return self.nest.loop(add(w, p, w.int(1)), w.int(self.count), 1, carried, column)
 
         return self.nest.loop(0, self.count, 1, [w.zero(self.mask)], row)[0]
-
-    def _any(self, lanes: Value) -> Value:
-        w = self.w
-        return w.intrinsic("llvm.vector.reduce.or", "i1", lanes, suffix=f"v{lanes.lanes}i1")
 
     def rotation(self, x: Value, y: Value, g: Value) -> tuple[Value, Value, Value]:
         """t, s and s / (1 + c) of the rotation that makes g zero; zeros where it is."""

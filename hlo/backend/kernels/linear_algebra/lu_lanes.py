@@ -175,8 +175,7 @@ class _Build:
         if form.rows <= form.lanes:
             all_columns()
             return
-        some = w.intrinsic("llvm.vector.reduce.or", "i1", chosen, suffix=f"v{form.lanes}i1")
-        when(self.nest, some, all_columns)
+        when(self.nest, w.any_lane(chosen), all_columns)
 
     def _aside(self, j: Value) -> Value:
         """Where a number of the row that changes places is kept."""

@@ -169,7 +169,7 @@ class _Qr(Panels):
         norm = w.intrinsic("llvm.sqrt", form.scalar, total)
         b = w.unary("fneg", w.intrinsic("llvm.copysign", form.scalar, norm, near))
         apart = w.binary("fsub", near, b)
-        is_some = w.intrinsic("llvm.vector.reduce.or", "i1", some, suffix=f"v{lanes}i1")
+        is_some = w.any_lane(some)
         share = w.binary("fdiv", w.unary("fneg", apart), b)
         share = w.select(is_some, share, w.zero(form.scalar))
 

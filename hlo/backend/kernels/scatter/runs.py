@@ -49,9 +49,7 @@ def unsorted_flag_kernel(count: int, dtype: DType, target: Target) -> Kernel:
         before = w.load(place, vector, 1)
         after = w.load(w.address(place, w.int(1), storage), vector, 1)
         found = w.compare(less, after, before)
-        if lanes > 1:
-            found = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{lanes}i1")
-        when(w, found, lambda: w.store(w.int(1, "i8"), flag, 1))
+        when(w, w.any_lane(found), lambda: w.store(w.int(1, "i8"), flag, 1))
 
     def unit(u: Value) -> None:
         first = times(w, u, rounds)

@@ -198,7 +198,7 @@ class TogetherSort(Struct):
 
             nest.loop(0, self.form.lanes, 1, [], row)
 
-        is_other = _any(w, w.compare("icmp ne", differs, w.zero(differs.type)))
+        is_other = w.any_lane(w.compare("icmp ne", differs, w.zero(differs.type)))
         when(nest, is_other, one_by_one)
         when(nest, w.binary("xor", is_other, w.int(1, "i1")), sort)
 
@@ -377,7 +377,3 @@ def _turned(w: Writer, key: Value) -> Value:
 
 def _bits(w: Writer, lanes: Value, type: str) -> Value:
     return lanes if lanes.type == type else w.cast("bitcast", lanes, type)
-
-
-def _any(w: Writer, mask: Value) -> Value:
-    return w.intrinsic("llvm.vector.reduce.or", "i1", mask, suffix=f"v{mask.lanes}i1")

@@ -49,8 +49,7 @@ def scanned(nest: Nest, scratch: Value, key: Key, shape: tuple[int, int], lanes:
                 record = record_of(w, keys, j)
                 when(nest, better, lambda: _insert(nest, scratch, record, w.int(k - 1)))
             else:
-                some = w.intrinsic("llvm.vector.reduce.or", "i1", better, suffix=f"v{width}i1")
-                when(nest, some, lambda: _insert_lanes(nest, scratch, (keys, j), k))
+                when(nest, w.any_lane(better), lambda: _insert_lanes(nest, scratch, (keys, j), k))
             return []
 
         return step

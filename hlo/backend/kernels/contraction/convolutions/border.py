@@ -132,16 +132,14 @@ class Border:
 
         none = w.zero(f"<{lanes} x i1>" if lanes > 1 else "i1")
         (found,) = loop(w, w.int(form.images), [none], image)
-        if lanes > 1:
-            found = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{lanes}i1")
-        w.store(w.cast("zext", found, "i64"), self.found, 8)
+        w.store(w.cast("zext", w.any_lane(found), "i64"), self.found, 8)
 
     def _position(
         self, place: dict[int, Value], chunk: Value, features: list[Value], meet: Meet
     ) -> None:
         """One in all images, of which some features may be NaN."""
         w, form = self.w, self.form
-        lanes, stride = form.lanes, form.strides[2][form.labels.out_feature]
+        stride = form.strides[2][form.labels.out_feature]
 
         def image(b: Value, _: list[Value]) -> list[Value]:
             index = {**place, form.labels.out_batch: b}
@@ -152,9 +150,7 @@ class Border:
                 nan = is_nan(w, form.load(w, self.result, 2, start, stride))
                 some = nan if some is None else w.binary("or", some, nan)
             assert some is not None
-            if lanes > 1:
-                some = w.intrinsic("llvm.vector.reduce.or", "i1", some, suffix=f"v{lanes}i1")
-            when(w, some, lambda: meet(Position(index, at, chunk)))
+            when(w, w.any_lane(some), lambda: meet(Position(index, at, chunk)))
             return []
 
         loop(w, w.int(form.images), [], image)

@@ -103,9 +103,7 @@ def _each_block(
     def one(b: Value) -> None:
         start = w.intrinsic("llvm.umin", "i64", times(w, b, block), w.int(size - block))
         flags = loop(w, w.int(steps), first * abreast, lambda k, before: step(start, k, before))
-        some = any_of(flags)
-        if lanes > 1:
-            some = w.intrinsic("llvm.vector.reduce.or", "i1", some, suffix=f"v{lanes}i1")
+        some = w.any_lane(any_of(flags))
         w.store(w.cast("zext", some, "i64"), found, 8)
 
     loop(w, w.int(-(-size // block)), [], blocks)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from math import prod
 
-from hlo.backend.ir.control import when
+from hlo.backend.ir.control import set_flag, when
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Writer
 from hlo.backend.kernels.contraction.convolutions.finiteness import (
@@ -54,10 +54,7 @@ def noting(ring: Ring, dtype: DType, flag: int) -> Epilogue:
         nan = is_nan(w, sums)
         if lanes.mask is not None:
             nan = w.binary("and", nan, lanes.mask)
-        if lanes.count > 1:
-            nan = w.intrinsic("llvm.vector.reduce.or", "i1", nan, suffix=f"v{lanes.count}i1")
-        ends = " unordered, align 1"  # by any thread
-        when(w, nan, lambda: w.emit("store atomic", w.int(1, "i8"), lanes.others[0], rest=ends))
+        set_flag(w, nan, lanes.others[0])
         return narrowed(w, ring, dtype, sums)
 
     return Epilogue(dtype, apply, others=(flag,))

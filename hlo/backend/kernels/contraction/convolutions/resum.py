@@ -138,14 +138,12 @@ class _Resum:
 
     def _note_going(self) -> None:
         """Whether some sum that is wanted is not all NaN yet."""
-        w, lanes, left = self.w, self.form.lanes, None
+        w, left = self.w, None
         for p, v in self._each():
             both = self._is_mended(p, v)
             left = both if left is None else w.binary("or", left, both)
         assert left is not None
-        if lanes > 1:
-            left = w.intrinsic("llvm.vector.reduce.or", "i1", left, suffix=f"v{lanes}i1")
-        w.store(w.cast("zext", left, "i64"), self.going, 8)
+        w.store(w.cast("zext", w.any_lane(left), "i64"), self.going, 8)
 
     def _is_mended(self, p: int, v: int) -> Value:
         """Where a result is NaN and its sum not all NaN."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hlo.backend.ir.arithmetic import add, advanced, split_index, strided, times
-from hlo.backend.ir.control import loop, ranged
+from hlo.backend.ir.control import loop, ranged, set_flag
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
@@ -14,7 +14,7 @@ from hlo.backend.kernels.contraction.matrix_units.work import tile_packing_work
 from hlo.backend.kernels.contraction.problem.axes import Axes, extent
 from hlo.backend.kernels.contraction.problem.offsets import address_0, offsets_of
 from hlo.backend.kernels.contraction.problem.ring import element_address
-from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, set_flag
+from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal
 from hlo.backend.lanes.masked import below
 from hlo.backend.lanes.transposed import turned_parts
 from hlo.ir.dtype import DType

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hlo.backend.ir.arithmetic import add, advanced, clipped, shared, split_index, strided, times
 from hlo.backend.ir.called import as_function, call
-from hlo.backend.ir.control import loop, ranged, remembering, when
+from hlo.backend.ir.control import loop, ranged, remembering, set_flag, when
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
@@ -31,7 +31,7 @@ from hlo.backend.kernels.contraction.problem.offsets import address_0
 from hlo.backend.kernels.contraction.problem.result import Epilogue, Result
 from hlo.backend.kernels.contraction.problem.result_prefetch import ResultPrefetch
 from hlo.backend.kernels.contraction.problem.ring import element_address
-from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, set_flag
+from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal
 from hlo.backend.lanes import masked
 from hlo.backend.lanes.masked import below
 from hlo.backend.lanes.transposed import turned_parts

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo.backend.ir.control import set_flag
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.packing.form import Packing
 from hlo.backend.kernels.contraction.problem.addressing import Place, Run, codes_of, moved
 from hlo.backend.kernels.contraction.problem.elements import held
 from hlo.backend.kernels.contraction.problem.ring import element_address
-from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, set_flag
+from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal
 
 
 def rows_of_words(w: Writer, packing: Packing, row: Place) -> list[Place]:

@@ -1,10 +1,9 @@
-"""Subnormal numbers of bf16 among codes in registers, and the flag that is set for them."""
+"""Subnormal numbers of bf16 among codes in registers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.ir.control import when
 from hlo.backend.ir.writer import Value, Writer, vector_of
 
 
@@ -20,10 +19,3 @@ def are_subnormal(w: Writer, vectors: Sequence[Value]) -> Value:
         least = moved if least is None else w.intrinsic("llvm.umin", type, least, moved)
     assert least is not None, "of some vectors"
     return w.compare("icmp ult", least, w.int(0xFD, type))
-
-
-def set_flag(w: Writer, found: Value, flag: Value) -> None:
-    """A byte becomes 1 where any lane is true."""
-    some = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{found.lanes}i1")
-    ends = " unordered, align 1"  # by any thread
-    when(w, some, lambda: w.emit("store atomic", w.int(1, "i8"), flag, rest=ends))

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from hlo.analysis.bands import ALL, FAR, Band
 from hlo.analysis.decisions import decisions_of
 from hlo.backend.ir.arithmetic import add, split_index, strided, times
-from hlo.backend.ir.control import each, ranged, when
+from hlo.backend.ir.control import each, ranged, set_flag
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import counted
@@ -144,9 +144,7 @@ class _ZeroCheck:
             at = element_address(w, self.source, add(w, first, done), self.factor.dtype)
             codes = masked.load(w, type, at, self.bits // 8, mask)
             found = is_found(w.binary("shl", codes, w.int(1, type)))
-            some = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{lanes}i1")
-            ends = " unordered, align 1"  # by any thread
-            when(w, some, lambda: w.emit("store atomic", w.int(1, "i8"), self.flag, rest=ends))
+            set_flag(w, found, self.flag)
 
         ranged(w, w.int(0), steps, at_step)
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from hlo.backend.ir.arithmetic import add, advanced, divided, times
-from hlo.backend.ir.control import ranged
+from hlo.backend.ir.control import ranged, set_flag
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.problem.addressing import (
@@ -39,7 +39,7 @@ from hlo.backend.kernels.contraction.problem.axes import static_offset
 from hlo.backend.kernels.contraction.problem.elements import held
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import element_address
-from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, set_flag
+from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal
 from hlo.backend.kernels.contraction.vectors.chunks import Chunks
 from hlo.backend.kernels.contraction.vectors.matrix_prefetch import RowPrefetch
 from hlo.backend.kernels.contraction.vectors.plan import (

@@ -6,14 +6,14 @@ Everything is looked at that lies between the first and the last element that th
 from __future__ import annotations
 
 from hlo.backend.ir.arithmetic import add, times
-from hlo.backend.ir.control import ranged, when
+from hlo.backend.ir.control import ranged, set_flag, when
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand, first_read, reach
 from hlo.backend.kernels.contraction.problem.offsets import address_0
 from hlo.backend.kernels.contraction.problem.ring import element_address
-from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal, set_flag
+from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal
 from hlo.backend.lanes import masked
 from hlo.ir import dtype as dt
 

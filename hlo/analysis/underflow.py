@@ -1,0 +1,74 @@
+"""Underflow: which values are likely to have subnormal elements, so that processors wait for them.
+
+The tail of e^x runs through all of them, and what multiplies or moves such a number hands it on.
+Other functions, sums and the numbers that programs are given hardly come near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.ops.table import INDEX_MAPS, opcodes
+
+Value = tuple[Instruction, tuple[int, ...]]  # an instruction, which element of a tuple
+_MOVED = opcodes(INDEX_MAPS)
+# Of an op's operands those whose tiny elements make tiny results; of moves all.
+_FROM = {
+    "multiply": slice(None), "negate": slice(None), "abs": slice(None), "convert": slice(None),
+    "divide": slice(1), "select": slice(1, None),
+}  # fmt: skip
+
+
+def underflowing(computation: Computation) -> frozenset[Value]:
+    """Those of a computation and of its fusions; what it is called with counts as normal."""
+    return computation.fact(_underflowing)
+
+
+def _underflowing(computation: Computation) -> frozenset[Value]:
+    calls: dict[Computation, Instruction] = {}
+    waiting: list[Value] = []
+    scanned = [computation]
+    for around in scanned:
+        for instruction in around.instructions:
+            if instruction.opcode == "exponential":
+                waiting.append((instruction, ()))
+            elif instruction.opcode == "fusion":
+                (callee,) = instruction.called_computations()
+                calls[callee] = instruction
+                scanned.append(callee)
+    found = set(waiting)
+    while waiting:
+        for value in _handed_on(waiting.pop(), calls, found):
+            if value not in found:
+                found.add(value)
+                waiting.append(value)
+    return frozenset(found)
+
+
+def _handed_on(
+    value: Value, calls: dict[Computation, Instruction], found: set[Value]
+) -> Iterator[Value]:
+    """The values with elements that are tiny where the value's are."""
+    instruction, path = value
+    around = instruction.computation
+    if around in calls and around.root is instruction:
+        yield calls[around], path
+    for user in instruction.users:
+        places = [n for n, o in enumerate(user.operands) if o is instruction]
+        match user.opcode:
+            case "tuple":
+                yield from ((user, (n, *path)) for n in places)
+            case "get-tuple-element":
+                if path and user["index"] == path[0]:
+                    yield user, path[1:]
+            case "fusion":
+                (callee,) = user.called_computations()
+                yield from ((callee.parameters[n], path) for n in places)
+            case opcode if opcode in _MOVED:
+                yield user, ()
+            case "add" | "subtract" if all((o, ()) in found for o in user.operands):
+                yield user, ()
+            case opcode if opcode in _FROM and instruction in user.operands[_FROM[opcode]]:
+                yield user, ()

@@ -1,0 +1,116 @@
+"""Products of what may be subnormal have the bits of products, on machines with an assist, too."""
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+import hlo
+from hlo.driver import emit_stage, host_machine
+from hlo.ir import dtype as dt
+from hlo.ir.module import Module
+from hlo.machine import Machine, named
+from tests.support.by_threads import for_threads
+
+PROGRAM = """HloModule m
+ENTRY e {{
+  x = {t}[{n}] parameter(0)
+  y = {t}[{n}] parameter(1)
+  e = {t}[{n}] exponential(x)
+  p = {t}[{n}] multiply(e, y)
+  n = {t}[{n}] negate(p)
+  q = {t}[{n}] multiply(y, n)
+  s = {t}[{n}] multiply(e, e)
+  ROOT r = ({t}[{n}], {t}[{n}], {t}[{n}], {t}[{n}]) tuple(e, p, q, s)
+}}
+"""
+ROWS = """HloModule m
+add {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }}
+ENTRY e {{
+  x = f32[{m},{n}] parameter(0)
+  y = f32[{n}] parameter(1)
+  e = f32[{m},{n}] exponential(x)
+  b = f32[{m},{n}] broadcast(y), dimensions={{1}}
+  p = f32[{m},{n}] multiply(e, b)
+  z = f32[] constant(0)
+  ROOT s = f32[{m}] reduce(p, z), dimensions={{1}}, to_apply=add
+}}
+"""
+
+
+def assisting() -> Machine:
+    """This machine, as if it left subnormal numbers to microcode."""
+    host = host_machine()
+    return replace(host, cycles=replace(host.cycles, assist=130))
+
+
+def drawn(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Arguments of powers that are subnormal, zero, infinite; factors of all sizes and kinds."""
+    rng = np.random.default_rng(5)
+    x = rng.uniform(-106.0, -60.0, n)
+    x[: n // 4] = rng.uniform(-90.0, 90.0, n // 4)
+    x[n // 4 : n // 2] = rng.uniform(-2.0, 2.0, n // 2 - n // 4)
+    y = rng.standard_normal(n) * 2.0 ** rng.integers(-140, 120, n)
+    y[n // 3 :: 7] = 0.0
+    y[n // 3 :: 11] = -0.0
+    x[-5:] = [np.nan, np.inf, -np.inf, -1e9, 0.0]
+    y[-9:] = [np.inf, -np.inf, np.nan, 1e-40, 1.0, 0.0, 2.0, 3.0, 1e38]
+    form = dt.DTYPES[kind].numpy
+    with np.errstate(over="ignore"):
+        return x.astype(form), y.astype(form)
+
+
+def assert_same(found: np.ndarray, expected: np.ndarray) -> None:
+    nan = np.isnan(expected.astype(np.float64))
+    code = f"u{expected.itemsize}"
+    assert np.array_equal(np.isnan(found.astype(np.float64)), nan)
+    assert np.array_equal(found.view(code)[~nan], expected.view(code)[~nan])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kind", ["f32", "bf16", "f16", "f64"])
+def test_products_have_the_bits_of_each_alone(kind: str, threads: int) -> None:
+    n = 8191
+    module = hlo.parse(PROGRAM.format(t=kind, n=n))
+    x, y = drawn(kind, n)
+    found = hlo.compile(module, cache=False, machine=assisting(), threads=threads)(x, y)
+    e, *products = (np.asarray(a) for a in found)
+    assert_same(e, np.asarray(hlo.compile(module, cache=False)(x, y)[0]))
+    wide = np.float32 if kind in ("bf16", "f16") else e.dtype
+    with np.errstate(all="ignore"):
+        p = (e.astype(wide) * y.astype(wide)).astype(e.dtype)
+        q = (y.astype(wide) * -p.astype(wide)).astype(e.dtype)
+        s = (e.astype(wide) * e.astype(wide)).astype(e.dtype)
+    for product, expected in zip(products, (p, q, s), strict=True):
+        assert_same(product, expected)
+
+
+@pytest.mark.parametrize("columns", [7, 100, 513])
+def test_sums_of_products_have_the_same_bits(columns: int) -> None:
+    module = hlo.parse(ROWS.format(m=301, n=columns))
+    rng = np.random.default_rng(6)
+    x = rng.uniform(-104.0, -80.0, (301, columns)).astype(np.float32)
+    y = rng.standard_normal(columns).astype(np.float32)
+    with_assist = for_threads(module, threads=2, machine=assisting())(x, y)
+    host = host_machine()
+    without = replace(host, cycles=replace(host.cycles, assist=0))
+    assert_same(with_assist, np.asarray(hlo.compile(module, cache=False, machine=without)(x, y)))
+
+
+def assembly(module: Module, machine: str, mode: str = "strict") -> str:
+    return emit_stage(hlo.optimize(module), "asm", machine=named(machine), mode=mode)
+
+
+def test_only_where_it_gains() -> None:
+    module = hlo.parse(PROGRAM.format(t="f32", n=4096))
+    assert "vcvtps2pd" in assembly(module, "sapphirerapids")
+    assert "vcvtps2pd" not in assembly(module, "sapphirerapids", "fast")
+    for other in ("znver5", "x86-64-v3", "neoverse-v1"):
+        text = assembly(module, other)
+        assert "vcvtps2pd" not in text
+        assert "fcvtl" not in text
+    few = hlo.parse(PROGRAM.format(t="f32", n=300))
+    assert "vcvtps2pd" not in assembly(few, "sapphirerapids")
+    sums = PROGRAM.replace("exponential(x)", "add(x, y)")
+    assert "vcvtps2pd" not in assembly(hlo.parse(sums.format(t="f32", n=4096)), "sapphirerapids")
