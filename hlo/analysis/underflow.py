@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hlo.analysis.blocks.sums import is_zero
+from hlo.analysis.reducers import reducer_of
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.ops.movement import BroadcastAttributes
+from hlo.ops.reduction import ReduceAttributes
 from hlo.ops.table import INDEX_MAPS, opcodes
 
 Value = tuple[Instruction, tuple[int, ...]]  # an instruction, which element of a tuple
@@ -72,3 +76,36 @@ def _handed_on(
                 yield user, ()
             case opcode if opcode in _FROM and instruction in user.operands[_FROM[opcode]]:
                 yield user, ()
+
+
+def is_at_most_two(value: Instruction) -> bool:
+    """Whether no element is beyond 2: powers of differences from a greatest number, or the shares
+    that powers have of their sum, which rounding may take beyond 1.
+    """
+    while value.opcode == "fusion":
+        (callee,) = value.called_computations()
+        value = callee.root
+    match value.opcode:
+        case "divide":
+            power, total = value.operands
+            return power.opcode == "exponential" and _is_reduced(total, power, "add")
+        case "exponential":
+            (difference,) = value.operands
+            if difference.opcode != "subtract":
+                return False
+            return _is_reduced(difference.operands[1], difference.operands[0], "maximum")
+    return False
+
+
+def _is_reduced(value: Instruction, elements: Instruction, opcode: str) -> bool:
+    """Whether each element is a reduction of others, among them the element at its place."""
+    if value.opcode != "broadcast" or value.operands[0].opcode != "reduce":
+        return False
+    (reduce,) = value.operands
+    if reduce.operands[0] is not elements or reducer_of(reduce).opcodes != (opcode,):
+        return False
+    if opcode == "add" and not is_zero(reduce.operands[1]):
+        return False
+    reduced = ReduceAttributes.of(reduce.attributes).dimensions
+    kept = tuple(d for d in range(len(elements.shape.dims)) if d not in reduced)
+    return BroadcastAttributes.of(value.attributes).dimensions == kept

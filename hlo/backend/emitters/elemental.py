@@ -218,14 +218,14 @@ class Elemental:
 
             if is_added(self.expression, instruction):
                 return [added_exponential(self.nest, instruction, lanes) for lanes in operands[0]]
-        if instruction.opcode == "multiply" and self.expression.underflows_in is not None:
+        if self.expression.underflows_in is not None:
             from hlo.backend.emitters import subnormal_products  # few programs underflow
 
-            products = subnormal_products.products(
+            results = subnormal_products.computed(
                 self.nest, self.expression, instruction, *operands
             )
-            if products is not None:
-                return products
+            if results is not None:
+                return results
         return [
             apply(self.nest, instruction, [o[n] for o in operands], kinds)
             for n in range(len(indices))

@@ -62,7 +62,8 @@ def divided(
             with nest.at(nest.depth_of(y)):
                 divisors[y] = known(nest.w, y) if y.is_constant else prepared(nest.w, y)
     own = [divisors[y] for y in ys]
-    results = quotients(nest.w, [x for x in xs if isinstance(x, Value)], own)
+    waits = bool(nest.target.machine.cycles.assist) and nest.target.mode == "strict"
+    results = quotients(nest.w, [x for x in xs if isinstance(x, Value)], own, on_doubles=waits)
     dtype = instruction.shape.dtype
     return [types.rounded(nest.w, nest.target, q, dtype, has_short_nans=True) for q in results]
 
@@ -139,8 +140,14 @@ def prepared(w: Writer, y: Value) -> Divisor:
     return Divisor(y, near, down, rest, fits)
 
 
-def quotients(w: Writer, xs: Sequence[Value], divisors: Sequence[Divisor]) -> list[Value]:
-    """Vectors divided each by its number, or numbers; one test for all. Opens basic blocks."""
+def quotients(
+    w: Writer, xs: Sequence[Value], divisors: Sequence[Divisor], *, on_doubles: bool = False
+) -> list[Value]:
+    """Vectors divided each by its number, or numbers; one test for all. Opens basic blocks.
+
+    on_doubles: whether floats that the short way does not divide are, as a processor takes less
+    time for this than for subnormal ones.
+    """
     quick, slow, done = (w.new_label(p) for p in ("quick", "slow", "done"))
     is_bad = w.any_lane(*[_are_outside(w, x) for x in xs])
     for fits in dict.fromkeys(d.fits for d in divisors if d.fits is not None):
@@ -156,9 +163,13 @@ def quotients(w: Writer, xs: Sequence[Value], divisors: Sequence[Divisor]) -> li
         ]
     w.branch(done)
     w.label(slow)
-    divided = [
-        w.assign(Arithmetic, x.type, "fdiv", x, y) for x, (*_, y) in zip(xs, splats, strict=True)
-    ]
+    divided = []
+    for x, (*_, y) in zip(xs, splats, strict=True):
+        if on_doubles and x.scalar_type == "float":
+            with w.region():
+                divided.append(types.on_doubles(w, "fdiv", x, y))
+        else:
+            divided.append(w.assign(Arithmetic, x.type, "fdiv", x, y))
     w.branch(done)
     w.label(done)
     return [

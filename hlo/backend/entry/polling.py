@@ -154,18 +154,15 @@ class _Polling:
 
     def kernel(self, kernel: Kernel, work: Work) -> Kernel:
         code = self._polled(kernel, work)
+        polled: dict[str, Kernel] = {}
+        for name, function in reversed(self.functions.items()):  # callers before what they call
+            polled[name] = self._function(function, self.calls.get(name, NO_WORK))
         made: list[Kernel] = []
         changed: dict[str, str] = {}
-        for name, function in self.functions.items():
-            work = self.calls.get(name, NO_WORK)
-            made.append(self._function(function, work))
+        for name in self.functions:
+            made.append(_renamed(polled[name], changed))
             changed[name] = symbol(made[-1])
-        return replace(
-            code,
-            function=code.function.renamed(changed),
-            declarations=tuple(renamed(line, changed) for line in code.declarations),
-            functions=tuple(made),
-        )
+        return replace(_renamed(code, changed), functions=tuple(made))
 
     def _function(self, function: Kernel, work: Work) -> Kernel:
         """A function, of which a call does so much: as another kernel has it, if it calls none."""
@@ -189,6 +186,17 @@ class _Polling:
             return ASSEMBLY_LINES * len(call.code) - 1
         function = self.functions.get(call.symbol)
         return 0 if function is None else function.length - 1
+
+
+def _renamed(kernel: Kernel, changed: dict[str, str]) -> Kernel:
+    """The kernel, which calls these functions by other names."""
+    if changed.keys().isdisjoint(kernel.function.symbols[1:]):
+        return kernel
+    return replace(
+        kernel,
+        function=kernel.function.renamed(changed),
+        declarations=tuple(renamed(line, changed) for line in kernel.declarations),
+    )
 
 
 class _Counter(NamedTuple):

@@ -196,3 +196,15 @@ def _rounded_bf16(w: Writer, target: Target, value: Value, *, has_short_nans: bo
 def splat(w: Writer, lanes: Lanes, count: int) -> Lanes:
     """Scalars in every lane; vectors as they are."""
     return joined([v if v.lanes == count else w.splat(v, count) for v in parts(lanes)])
+
+
+def on_doubles(w: Writer, opcode: str, x: Value, y: Value) -> Value:
+    """A product or quotient of floats by that operation on doubles: the same bits.
+
+    None of the numbers is subnormal as a double. A product is exact (48 of 53 bits), and a quotient
+    has more than twice a float's bits and two (Figueroa, When is double rounding innocuous?, 1995),
+    so that narrowing it, for which processors have no assist, rounds as the float's operation.
+    """
+    type = vector_of("double", x.lanes)
+    wide = w.binary(opcode, w.cast("fpext", x, type), w.cast("fpext", y, type))
+    return w.cast("fptrunc", wide, x.type)

@@ -61,6 +61,15 @@ class Calls:
         self.call(other_flag_kernel(), partial(Plan, ("flag: the opposite",)), flag, place)
         return place
 
+    def cleared(self) -> int:
+        """A new flag, which says no."""
+        from hlo.backend.kernels.check_flag import FLAG_BYTES, cleared_flag_kernel
+
+        flag = self.next_place
+        self.temporaries.append(FLAG_BYTES)
+        self.call(cleared_flag_kernel(), partial(Plan, ("flag: cleared",)), flag)
+        return flag
+
     def flagged(
         self,
         c: Contraction,
@@ -73,7 +82,10 @@ class Calls:
         # Of bf16 on some machines alone.
         from hlo.backend.kernels.contraction.words.subnormal_check import subnormal_kernel
 
-        checks = ((subnormal_kernel(c, side), side, "subnormal numbers") for side, _ in factors)
+        checks = (
+            (subnormal_kernel(c, side, self.target), side, "subnormal numbers")
+            for side, _ in factors
+        )
         return self._flagged(c, checks, is_early=is_early, before=before)
 
     def flagged_zeros(self, c: Contraction) -> int:
@@ -94,17 +106,14 @@ class Calls:
         before: int | None = None,
     ) -> int:
         """checks: kernels, the factors that they check, and what for."""
-        from hlo.backend.kernels.check_flag import (
-            FLAG_BYTES,
-            cleared_flag_kernel,
-            copied_flag_kernel,
-        )
-
-        flag, first = self.next_place, len(self.calls)
-        self.temporaries.append(FLAG_BYTES)
+        first = len(self.calls)
         if before is None:
-            self.call(cleared_flag_kernel(), partial(Plan, ("flag: cleared",)), flag)
+            flag = self.cleared()
         else:
+            from hlo.backend.kernels.check_flag import FLAG_BYTES, copied_flag_kernel
+
+            flag = self.next_place
+            self.temporaries.append(FLAG_BYTES)
             shown = partial(Plan, ("flag: as it was before",))
             self.call(copied_flag_kernel(), shown, before, flag)
         for kernel, side, what in checks:

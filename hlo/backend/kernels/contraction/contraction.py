@@ -68,7 +68,14 @@ def contraction_kernels(
     c = replace(c, bands=live, zeros=_zeros_of(instruction))
     if target.is_bounded and (bounded := bounded_in(instruction)) is not None:
         c = replace(c, bands=Bands(), zeros=Bands(), bounded=bounded)
-    return ContractionSequence(target, epilogue, buffers, known).finished(c)
+    sequence = ContractionSequence(target, epilogue, buffers, known)
+    if epilogue is None and target.machine.cycles.assist:
+        # Only some machines' subnormal numbers are worth looking for.
+        from hlo.backend.kernels.contraction.flushed_products import flushing_mode, with_flushed
+
+        if (mode := flushing_mode(instruction, c, target)) is not None:
+            return with_flushed(sequence, instruction, c, mode)
+    return sequence.finished(c)
 
 
 def _zeros_of(dot: Instruction) -> Bands:

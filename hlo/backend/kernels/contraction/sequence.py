@@ -114,10 +114,10 @@ class ContractionSequence(FactorCalls):
             plan = gated_plan(c, ring, self.epilogue.gates)
             self.sums = plan.sums
             self._product(plan, self.epilogue, *others)
-            return self._made()
+            return self.made()
         if is_narrow(c, ring, self.epilogue):
             self._add_narrow(c.swapped, ring, others)
-            return self._made()
+            return self.made()
         if is_turned(c, ring):
             c = self._turned(self.in_memory(c, "rhs"), ring)
         if is_exchanged(c, ring) or self._is_streamed_across(c, ring):
@@ -127,9 +127,9 @@ class ContractionSequence(FactorCalls):
         is_apart = self.epilogue is not None and writes_apart(c, ring)
         if c.bounded_side or is_apart:
             self._add_blocked(c, ring, others)
-            return self._made()
+            return self.made()
         if self._add_word_stream(c, ring, others):
-            return self._made()
+            return self.made()
         is_tiled = self._is_packed_once(c, ring)
         if not is_tiled and (packing := rows_as_numbers(c, ring)) is not None:
             c = on_rows(c, packing, self.apart(packing, c, "lhs"))
@@ -140,7 +140,7 @@ class ContractionSequence(FactorCalls):
             self._stream(c, ring, self.epilogue, *others)
         else:
             self._add_blocked(c, ring, others)
-        return self._made()
+        return self.made()
 
     def _add_narrow(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """A product of few rows, which lie so in the result, by many columns along depth."""
@@ -200,7 +200,8 @@ class ContractionSequence(FactorCalls):
         """Whether few rows meet columns that a loop keeps, of which panels are made before it."""
         return c.rhs.buffer in self.early and streams_panels(c, ring)
 
-    def _made(self) -> KernelSequence:
+    def made(self) -> KernelSequence:
+        """What was called so far."""
         pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
         return KernelSequence(
             tuple(self.calls),

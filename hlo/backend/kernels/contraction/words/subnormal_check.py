@@ -5,11 +5,15 @@ Everything is looked at that lies between the first and the last element that th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial, reduce
+
 from hlo.backend.ir.arithmetic import add, times
 from hlo.backend.ir.control import ranged, set_flag, when
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.ir.writer import Value, Writer, lanes_of, vector_of
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand, first_read, reach
 from hlo.backend.kernels.contraction.problem.offsets import address_0
 from hlo.backend.kernels.contraction.problem.ring import element_address
@@ -17,37 +21,45 @@ from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal
 from hlo.backend.lanes import masked
 from hlo.ir import dtype as dt
 
-LANES = 32  # Numbers of a vector of 64 bytes.
 ROUNDS = 8  # Vectors after which it is asked whether there was one.
 CHUNK = 1 << 14  # Numbers that a unit checks.
+_CODES = {dt.BF16: vector_of("i16", 32), dt.F32: vector_of("float", 16)}  # Of 64 bytes.
 
 
-def subnormal_kernel(c: Contraction, side: str) -> Kernel:
-    """buffers: a factor of bf16; a byte that becomes 1 where some of it is subnormal; starts."""
+def subnormal_kernel(c: Contraction, side: str, target: Target) -> Kernel:
+    """buffers: a factor of bf16 or f32; a byte that becomes 1 where some of it is subnormal;
+    starts.
+    """
     w = Writer()
     factor: Operand = getattr(c, side)
-    assert factor.dtype is dt.BF16, "the numbers are known by their upper eight bits"
-    size = reach(c, side)
+    item = factor.dtype.item_bytes
+    size, type = reach(c, side), _CODES[factor.dtype]
     source, flag = (w.buffer_address(n) for n in range(2))
     source = address_0(w, source, factor, 2)
     source = element_address(w, source, w.int(first_read(c, side)), factor.dtype)
-    type = vector_of("i16", LANES)
-    step = LANES * ROUNDS
+    lanes = lanes_of(type)
+    step = lanes * ROUNDS
 
     def codes(first: Value, mask: Value | None) -> Value:
         at = element_address(w, source, first, factor.dtype)
-        return masked.load(w, type, at, 2, mask)
+        return masked.load(w, type, at, item, mask)
+
+    def found(rows: Sequence[Value]) -> Value:
+        if factor.dtype is dt.BF16:
+            return are_subnormal(w, rows)
+        masks = [target.isa.subnormal_lanes(w, row) for row in rows]
+        return reduce(partial(w.binary, "or"), [mask for mask in masks if mask is not None])
 
     def at_step(n: Value) -> None:
         first = times(w, n, step)
-        rows = [codes(add(w, first, w.int(k * LANES)), None) for k in range(ROUNDS)]
-        set_flag(w, are_subnormal(w, rows), flag)
+        rows = [codes(add(w, first, w.int(k * lanes)), None) for k in range(ROUNDS)]
+        set_flag(w, found(rows), flag)
 
     def at_rest() -> None:
-        for first in range(size // step * step, size, LANES):
+        for first in range(size // step * step, size, lanes):
             left = size - first
-            mask = masked.first_of(left, LANES) if left < LANES else None
-            set_flag(w, are_subnormal(w, [codes(w.int(first), mask)]), flag)
+            mask = masked.first_of(left, lanes) if left < lanes else None
+            set_flag(w, found([codes(w.int(first), mask)]), flag)
 
     steps_of_unit = CHUNK // step
     steps = size // step
@@ -57,4 +69,4 @@ def subnormal_kernel(c: Contraction, side: str) -> Kernel:
     ranged(w, begin, end, at_step)
     if size % step:
         when(w, w.compare("icmp eq", END, w.int(units)), at_rest)
-    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=2 * size)
+    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=item * size)

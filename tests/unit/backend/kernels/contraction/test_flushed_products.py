@@ -1,0 +1,119 @@
+"""Products of factors with tails, as machines compute them that leave subnormal numbers to
+microcode: none is lost that matters.
+"""
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+import hlo
+from hlo.driver import emit_stage, host_machine
+from hlo.ir.module import Module
+from hlo.machine import Machine, named
+from tests.support.by_threads import for_threads
+
+PRODUCT = """HloModule m
+ENTRY e {{
+  x = f32[{m},{k}] parameter(0)
+  v = f32[{k},{n}] parameter(1)
+  e = f32[{m},{k}] exponential(x)
+  d = f32[{m},{n}] dot(e, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT t = (f32[{m},{n}], f32[{m},{k}]) tuple(d, e)
+}}
+"""
+ATTENTION = """HloModule m
+max {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b) }}
+add {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }}
+ENTRY e {{
+  q = f32[{h},{n},64] parameter(0)
+  k = f32[{h},{n},64] parameter(1)
+  v = f32[{h},{n},64] parameter(2)
+  s = f32[{h},{n},{n}] dot(q, k), lhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_batch_dims={{0}}, rhs_contracting_dims={{2}}
+  low = f32[] constant(-inf)
+  m = f32[{h},{n}] reduce(s, low), dimensions={{2}}, to_apply=max
+  b = f32[{h},{n},{n}] broadcast(m), dimensions={{0,1}}
+  d = f32[{h},{n},{n}] subtract(s, b)
+  e = f32[{h},{n},{n}] exponential(d)
+  z = f32[] constant(0)
+  t = f32[{h},{n}] reduce(e, z), dimensions={{2}}, to_apply=add
+  tb = f32[{h},{n},{n}] broadcast(t), dimensions={{0,1}}
+  p = f32[{h},{n},{n}] divide(e, tb)
+  ROOT o = f32[{h},{n},64] dot(p, v), lhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_batch_dims={{0}}, rhs_contracting_dims={{1}}
+}}
+"""  # noqa: E501
+M, K, N = 96, 130, 80
+
+
+def assisting() -> Machine:
+    """This machine, as if it left subnormal numbers to microcode."""
+    host = host_machine()
+    return replace(host, cycles=replace(host.cycles, assist=130))
+
+
+def product() -> Module:
+    return hlo.parse(PRODUCT.format(m=M, k=K, n=N))
+
+
+def assert_near(found: np.ndarray, e: np.ndarray, v: np.ndarray) -> None:
+    """Each sum within the bound of its terms' magnitudes, and half a unit of subnormal numbers."""
+    wide = e.astype(np.float64) @ v.astype(np.float64)
+    bound = np.abs(e.astype(np.float64)) @ np.abs(v.astype(np.float64)) * K * 2.0**-24
+    assert np.all(np.abs(found - wide) <= bound + K * 2.0**-150)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "scale"),
+    [(-104.0, 0.0, 1.0), (-104.0, -88.0, 1.0), (-104.0, -88.0, 1e30), (-103.0, -80.0, 1e38),
+     (-60.0, 20.0, 1e-42), (0.0, 1.0, 1e-43)],
+)  # fmt: skip
+def test_what_matters_is_in_the_sums(low: float, high: float, scale: float) -> None:
+    rng = np.random.default_rng(7)
+    x = rng.uniform(low, high, (M, K)).astype(np.float32)
+    v = (rng.standard_normal((K, N)) * scale).clip(-3e38, 3e38).astype(np.float32)
+    v[:, 3] = 0.0
+    v[:, 5] = 0.0
+    v[K // 2, 5] = scale  # one term alone
+    found, e = (np.asarray(a) for a in for_threads(product(), threads=2, machine=assisting())(x, v))
+    assert_near(found, e, v)
+    assert np.any(found[:, 5] != 0.0) or high < -100.0
+
+
+def test_what_is_not_finite_is_told() -> None:
+    rng = np.random.default_rng(8)
+    x = rng.uniform(-104.0, 0.0, (M, K)).astype(np.float32)
+    v = rng.standard_normal((K, N)).astype(np.float32)
+    v[4, 4], v[5, 5], x[6, 6], x[7, 7] = np.inf, np.nan, np.nan, 1000.0
+    found, _ = (
+        np.asarray(a) for a in hlo.compile(product(), cache=False, machine=assisting())(x, v)
+    )
+    plain, _ = (np.asarray(a) for a in hlo.compile(product(), cache=False)(x, v))
+    assert np.array_equal(np.isnan(found), np.isnan(plain))
+    assert np.array_equal(np.isinf(found), np.isinf(plain))
+
+
+@pytest.mark.parametrize(("heads", "n"), [(2, 96), (4, 1024)])
+def test_attention_whose_scores_are_far_apart(heads: int, n: int) -> None:
+    """The longer one may be stopped on its way, so that its kernels ask whether it is."""
+    module = hlo.parse(ATTENTION.format(h=heads, n=n))
+    rng = np.random.default_rng(9)
+    q, k, v = (rng.standard_normal((heads, n, 64)).astype(np.float32) for _ in range(3))
+    q *= 4.0
+    s = np.einsum("hid,hjd->hij", q.astype(np.float64), k.astype(np.float64))
+    p = np.exp(s - s.max(2, keepdims=True))
+    expected = np.einsum("hij,hjd->hid", p / p.sum(2, keepdims=True), v.astype(np.float64))
+    found = for_threads(module, threads=2, machine=assisting())(q, k, v)
+    assert np.abs(found - expected).max() < 2e-4
+
+
+def test_only_where_it_gains() -> None:
+    module, told = hlo.optimize(product()), "with zeros for subnormal numbers"
+    assert told in emit_stage(module, "loops", machine=named("sapphirerapids"))
+    assert told not in emit_stage(module, "loops", machine=named("sapphirerapids"), mode="fast")
+    for other in ("znver5", "x86-64-v3", "neoverse-v1"):
+        assert told not in emit_stage(module, "loops", machine=named(other))
+    plain = hlo.parse(PRODUCT.replace("exponential(x)", "cosine(x)").format(m=M, k=K, n=N))
+    assert told not in emit_stage(hlo.optimize(plain), "loops", machine=named("sapphirerapids"))
