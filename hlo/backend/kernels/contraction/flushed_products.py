@@ -49,7 +49,7 @@ def flushing_mode(dot: Instruction, c: Contraction, target: Target) -> FloatMode
     """The mode in which the product is likely to gain; None: it is not."""
     if not target.machine.cycles.assist or target.mode != "strict" or target.is_small:
         return None
-    if any(f.dtype is not dt.F32 or f.prologue is not None for f in (c.lhs, c.rhs)):
+    if c.lhs.dtype is not dt.F32 or c.rhs.dtype is not dt.F32:
         return None
     looked = reach(c, "lhs") + reach(c, "rhs") + c.batches * c.m * c.n
     if c.out is not dt.F32 or c.adds or c.bounded_side or c.flops < 2 * _LEAST_REUSE * looked:
@@ -65,7 +65,11 @@ def flushing_mode(dot: Instruction, c: Contraction, target: Target) -> FloatMode
 def with_flushed(
     sequence: ContractionSequence, dot: Instruction, c: Contraction, mode: FloatMode
 ) -> KernelSequence:
-    """The kernels of the product in that mode, and those that make it once more."""
+    """The kernels of the product in that mode, and those that make it once more. What computes a
+    factor runs before them: in that mode it would be another one.
+    """
+    for side in ("lhs", "rhs"):
+        c = sequence.in_memory(c, side)
     first = len(sequence.calls)
     made = sequence.finished(c)
     own = [call for call in sequence.calls[first:] if not call.is_early]
