@@ -19,26 +19,26 @@ ENTRY e {
 """
 SINES = """HloModule m
 body {
-  s = (s32[], f32[400,300]) parameter(0)
+  s = (s32[], f32[400,900]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
-  x = f32[400,300] get-tuple-element(s), index=1
+  x = f32[400,900] get-tuple-element(s), index=1
   one = s32[] constant(1)
   j = s32[] add(i, one)
-  r = f32[400,300] reverse(x), dimensions={0,1}
-  y = f32[400,300] sine(r)
-  ROOT t = (s32[], f32[400,300]) tuple(j, y)
+  r = f32[400,900] reverse(x), dimensions={0,1}
+  y = f32[400,900] sine(r)
+  ROOT t = (s32[], f32[400,900]) tuple(j, y)
 }
 condition {
-  s = (s32[], f32[400,300]) parameter(0)
+  s = (s32[], f32[400,900]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   n = s32[] constant(90)
   ROOT p = pred[] compare(i, n), direction=LT
 }
 ENTRY e {
-  x = f32[400,300] parameter(0)
+  x = f32[400,900] parameter(0)
   zero = s32[] constant(0)
-  s = (s32[], f32[400,300]) tuple(zero, x)
-  ROOT w = (s32[], f32[400,300]) while(s), condition=condition, body=body
+  s = (s32[], f32[400,900]) tuple(zero, x)
+  ROOT w = (s32[], f32[400,900]) while(s), condition=condition, body=body
 }
 """
 ADD = hlo.parse(SUM).entry.root
