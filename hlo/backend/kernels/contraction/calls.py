@@ -17,18 +17,22 @@ from hlo.backend.kernels.contraction.problem.axes import Contraction
 from hlo.backend.kernels.contraction.problem.offsets import start_buffers
 from hlo.backend.kernels.contraction.problem.work import copy_work
 from hlo.backend.loops.schedule import LoopSchedule, Plan
+from hlo.ir.instruction import Instruction
 
 Made = Callable[[], LoopSchedule | Plan]
 
 
 class Calls:
-    """first: the place of the first temporary. reach: bytes that the product works on."""
+    """first: the place of the first temporary. reach: bytes that the product works on. factors: by
+    their places; none where the results in memory are not the sums themselves.
+    """
 
     def __init__(self, target: Target, first: int) -> None:
         self.target = target
         self.calls: list[KernelCall] = []
         self.temporaries: list[int] = []
         self.reach = 0
+        self.factors: dict[int, Instruction] = {}
         self._first = first
 
     @property
@@ -87,6 +91,24 @@ class Calls:
             for side, _ in factors
         )
         return self._flagged(c, checks, is_early=is_early, before=before)
+
+    def flagged_small(self, c: Contraction, when: int | None = None) -> int:
+        """A byte that says whether results are small beside what they may miss where subnormal
+        numbers count as zeros. when: one that says whether to look at all.
+        """
+        # Only products of factors with subnormal numbers ask.
+        from hlo.analysis.underflow import is_at_most_two
+        from hlo.backend.kernels.contraction.small_results import small_results_kernel
+
+        flag, first = self.cleared(), len(self.calls)
+        shown = partial(Plan, ("check: whether results are large beside what they may miss",))
+        places = (c.lhs.buffer, c.rhs.buffer, c.out_buffer, flag)
+        starts = start_buffers([c.lhs, c.rhs])
+        known = [place for place, factor in self.factors.items() if is_at_most_two(factor)]
+        self.call(small_results_kernel(c, known), shown, *places, *starts)
+        if when is not None:
+            self.only_if(when, first)
+        return flag
 
     def flagged_zeros(self, c: Contraction) -> int:
         """A byte that says whether factors are not zero where bands say so, or what is not finite

@@ -69,12 +69,15 @@ def contraction_kernels(
     if target.is_bounded and (bounded := bounded_in(instruction)) is not None:
         c = replace(c, bands=Bands(), zeros=Bands(), bounded=bounded)
     sequence = ContractionSequence(target, epilogue, buffers, known)
+    if epilogue is None:
+        places = c.lhs.buffer, c.rhs.buffer
+        sequence.factors = dict(zip(places, instruction.operands, strict=True))
     if epilogue is None and target.machine.cycles.assist:
         # Only some machines' subnormal numbers are worth looking for.
         from hlo.backend.kernels.contraction.flushed_products import flushing_mode, with_flushed
 
         if (mode := flushing_mode(instruction, c, target)) is not None:
-            return with_flushed(sequence, instruction, c, mode)
+            return with_flushed(sequence, c, mode)
     return sequence.finished(c)
 
 

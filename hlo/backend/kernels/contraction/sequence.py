@@ -335,7 +335,14 @@ class ContractionSequence(FactorCalls):
         self._once_more(c, ring, others, flag)
 
     def _once_more(self, c: Contraction, ring: Ring, others: tuple[int, ...], flag: int) -> None:
-        """The product where a byte says that the one before was not right, or does not run."""
+        """The product where a byte says that the one before was not right, or does not run: where
+        it took subnormal numbers for zeros, and that may matter.
+        """
+        if self.factors:
+            from hlo.backend.kernels.contraction.small_results import can_be_told
+
+            if can_be_told(c):
+                flag = self.flagged_small(c, when=flag)
         fast, sums = len(self.calls), self.sums
         plan = planned_small(c, ring)
         self._product(plan, self.epilogue, *others)
