@@ -17,7 +17,6 @@ from __future__ import annotations
 from math import gcd
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr, replace
 
@@ -407,8 +406,8 @@ def named(name: str) -> Machine:
     if (machine := _serving(name)) is not None:
         return machine
     known = [*NAMED, *(p for m in _ALL for p in m.processors)]
-    near = _near(name, known)
-    hint = f"did you mean {near[0]}?" if near else ""
+    likely = near(name, known)
+    hint = f"did you mean {likely[0]}?" if likely else ""
     raise HloError(
         "machine", f"there is no machine {name}, expected one of: {', '.join(NAMED)}", help=hint
     )
@@ -422,7 +421,8 @@ def _serving(processor: str) -> Machine | None:
     return None
 
 
-def _near(name: str, known: list[str]) -> list[str]:
+def near(name: str, known: list[str]) -> list[str]:
+    """The known name that is most like another one, if one is."""
     import difflib  # for faults alone
 
     return difflib.get_close_matches(name, known, 1)
@@ -441,60 +441,3 @@ def of_triple(triple: str) -> Machine:
             help="x86_64-unknown-linux-gnu, arm64-apple-macosx11.0 are some",
         )
     return replace(NAMED[found], triple=triple)
-
-
-def with_features(machine: Machine, text: str) -> Machine:
-    """The machine with features added and taken away, `+avx2,-fma` in LLVM's names; HloError for a
-    name that no description has. Its vectors are those that the features make.
-    """
-    features = set(machine.features)
-    known = machine.features | _known(machine.architecture)
-    for item in filter(None, text.split(",")):
-        sign, name = item[0], item[1:]
-        if sign not in "+-" or name not in known:
-            near = _near(item.lstrip("+-"), sorted(known))
-            raise HloError(
-                "machine",
-                f"{item!r} is no feature of {machine.architecture}, expected + or - and a name",
-                help=f"did you mean +{near[0]}?" if near else "+avx2,-fma adds one and drops one",
-            )
-        (features.add if sign == "+" else features.discard)(name)
-    changed = described(machine.triple, frozenset(features))
-    return replace(
-        machine, name=f"{machine.name}{text}", features=changed.features,
-        vector_bytes=changed.vector_bytes, registers=changed.registers,
-    )  # fmt: skip
-
-
-def _known(architecture: str) -> frozenset[str]:
-    """The features of all descriptions of an architecture."""
-    return frozenset(f for m in _ALL if m.architecture == architecture for f in m.features)
-
-
-def from_json(text: str, name: str) -> Machine:
-    """The description in a file: an object with the fields of Machine; HloError for another."""
-    try:
-        machine = msgspec.json.decode(text, type=Machine)
-    except msgspec.DecodeError as error:
-        raise HloError(
-            "machine", f"{name} is no description of a machine: {error}",
-            help="hlo-opt --list-machines shows some; name, triple and features have to be there",
-        ) from None  # fmt: skip
-    for field, choices in CHOICES.items():
-        if (value := getattr(machine, field)) not in choices:
-            expected = ", ".join(map(str, choices[:-1])) + f" or {choices[-1]}"
-            raise HloError("machine", f"{name}: {field} is {value}, expected {expected}")
-    is_short = machine.architecture == "x86_64" and machine.vector_bytes < 64
-    if machine.registers == 32 and is_short and "avx512vl" not in machine.features:
-        raise HloError(
-            "machine",
-            f"{name}: registers is 32, expected 16 without vectors of 64 bytes and avx512vl",
-        )
-    if unknown := sorted(machine.features - _known(machine.architecture)):
-        raise HloError(
-            "machine",
-            f"{name}: {', '.join(unknown)}: no description of {machine.architecture} has such a "
-            "feature, expected LLVM's names",
-            help="hlo-opt --list-machines shows which there are",
-        )
-    return machine

@@ -51,7 +51,8 @@ def machine_of(
 ) -> Machine | None:
     """The description that the flags' texts stand for."""
     from hlo import driver
-    from hlo.machine import from_json, named, with_features
+    from hlo.given_machines import from_json, with_features
+    from hlo.machine import named
 
     if described is not None and cpu is not None:
         raise click.UsageError("--machine and --cpu both name a machine, expected one of them")

@@ -9,6 +9,7 @@ import hlo
 from hlo.backend.ir.work import speeds_of
 from hlo.backend.isa.avx512 import Avx512
 from hlo.errors import HloError
+from hlo.given_machines import from_json, with_features
 from hlo.ir import dtype as dt
 from hlo.machine import (
     CHOICES,
@@ -17,9 +18,7 @@ from hlo.machine import (
     Cache,
     Rates,
     described,
-    from_json,
     named,
-    with_features,
 )
 
 MINE: dict[str, object] = {

@@ -17,6 +17,7 @@ LAYERS = (
     ("process", "cache"),
     ("ir",),
     ("machine",),
+    ("given_machines",),
     ("attributes",),
     ("ops",),
     ("indexing",),
@@ -99,7 +100,11 @@ BELOW_INSTRUCTIONS |= {"hlo.backend.ir.values", "hlo.backend.ir.records", "hlo.i
 BELOW_INSTRUCTIONS |= {"hlo.backend.ir.procedure", "hlo.backend.ir.words"}
 BELOW_INSTRUCTIONS |= {"hlo.backend.ir.interface", "hlo.process.tile_permission"}
 # Those that describe machines, and that tell LLVM of one.
-KNOW_FEATURES = {"hlo/machine.py", "hlo/backend/linking/toolchain.py"}
+KNOW_FEATURES = {
+    "hlo/machine.py",
+    "hlo/given_machines.py",
+    "hlo/backend/linking/toolchain.py",
+}
 HLO_WORDS = {"bf16", "popcnt"}  # a type, an op
 FEATURES = {f for machine in NAMED.values() for f in machine.features} - HLO_WORDS
 OF_INSTRUCTIONS = re.compile(r"llvm\\?\.(x86|aarch64)|\basm (sideeffect|\")| asm |\b[xyz]mm\d*\b")

@@ -22,8 +22,9 @@ from hlo.backend.isa.select import base_of, isa_of
 from hlo.backend.isa.target import Target
 from hlo.backend.linking import toolchain
 from hlo.driver import emit_stage, optimize
+from hlo.given_machines import with_features
 from hlo.ir import dtype as dt
-from hlo.machine import NAMED, Machine, with_features
+from hlo.machine import NAMED, Machine
 
 Answer = Value | bool | int | None
 GRANITE = ("graniterapids",)

@@ -7,8 +7,9 @@ import pytest
 
 import hlo
 from hlo import driver
+from hlo.given_machines import with_features
 from hlo.ir.module import Module
-from hlo.machine import NAMED, Machine, with_features
+from hlo.machine import NAMED, Machine
 from tests.support.machines_here import runs_here
 from tests.support.op_files import Case, cases, run_case
 

@@ -9,7 +9,8 @@ import numpy as np
 
 import hlo
 from hlo import driver
-from hlo.machine import NAMED, from_json
+from hlo.given_machines import from_json
+from hlo.machine import NAMED
 from hlo.tools.inputs import made_up_inputs
 from tests.support.ahead_targets import RUNNERS, harness_of
 
