@@ -1,6 +1,6 @@
 """python -m hlo: the commands without their scripts."""
 
-from hlo.cli.main import both
+from hlo.cli.start import both
 
 if __name__ == "__main__":
     both()

@@ -1,0 +1,56 @@
+"""Where hlo-opt and hlo-run start as processes: what an interrupt does before a command is there.
+
+What the commands import takes most of a start, and nothing has begun: an interrupt then ends the
+process as the system does, without Python's traceback of an import. Later ones are a command's own.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from _thread import interrupt_main, start_new_thread
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def opt() -> None:
+    """The process of hlo-opt."""
+    with _starting():
+        from hlo.cli.main import opt as command
+    command()
+
+
+def run() -> None:
+    """The process of hlo-run."""
+    with _starting():
+        from hlo.cli.main import run as command
+    command()
+
+
+def both() -> None:
+    """The process of `python -m hlo opt ..` and `python -m hlo run ..`."""
+    with _starting():
+        from hlo.cli.main import both as command
+    command()
+
+
+@contextmanager
+def _starting() -> Iterator[None]:
+    """Within, interrupts have the system's effect; those that are ignored (nohup) stay so."""
+    sys.unraisablehook = _sent_again
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def _sent_again(lost: sys.UnraisableHookArgs) -> None:
+    """Python drops an interrupt that meets a callback, of its imports' locks for one.
+
+    Another thread sends it, since it would meet this function, which is a callback as well.
+    """
+    if lost.exc_type is KeyboardInterrupt:
+        start_new_thread(interrupt_main, ())
+    else:
+        sys.__unraisablehook__(lost)
