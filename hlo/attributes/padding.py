@@ -17,8 +17,8 @@ class PaddingDim(Struct, frozen=True):
 
 
 def _padding(tree: Tree) -> tuple[PaddingDim, ...]:
-    (text,) = tokens(tree, "PAD")
-    return tuple(PaddingDim(*(int64(n) for n in dim.split("_"))) for dim in text.split("x"))
+    dims = [dim for text in tokens(tree, "PAD") for dim in text.split("x")]
+    return tuple(PaddingDim(*(int64(n) for n in dim.split("_"))) for dim in dims)
 
 
 def padding_text(dims: tuple[PaddingDim, ...]) -> str:

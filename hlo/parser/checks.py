@@ -314,6 +314,13 @@ def _conditional(draft: Draft) -> None:
         raise _counted(len(draft.operands), f"1 + {branches}, the number of branches")
 
 
+def _pad(draft: Draft) -> None:
+    """XLA prints no text at all for the padding of a number, and reads none."""
+    if not draft.attributes.get("padding") and not draft[0].is_scalar:
+        found = f"nothing, of {draft[0]}"
+        raise _wrong("padding", found, "a padding such as 0_1x0_1", "attribute-value")
+
+
 def _convolution(draft: Draft) -> None:
     if "sparsity_config" not in draft.attributes:
         return
@@ -464,4 +471,5 @@ CHECKS: dict[str, Check] = {
     "collective-permute-start": _collective_permute,
     "custom-call": _custom_call,
     "convolution": _convolution,
+    "pad": _pad,
 }

@@ -31,6 +31,17 @@ RAW_NAME = r"""HloModule m
 ENTRY e { ROOT p = f32[] parameter(0), metadata={scheduling_name="a\"b"} }
 """
 
+PADDED_NUMBER = """HloModule m
+ENTRY e { x = f32[] parameter(0)
+  y = f32[] pad(x, x), padding=
+  ROOT z = f32[] pad(y, x), padding=, metadata={op_name="a"} }
+"""
+
+
+def test_the_padding_of_a_number_reads_back() -> None:
+    module = parse(PADDED_NUMBER)
+    assert difference(module, parse(module.to_text())) is None
+
 
 @pytest.mark.parametrize("text", [CALLEE_OF_A_BRANCH, LONE_PARAMETER, RAW_NAME])
 def test_our_form_reads_back_where_xla_does_not(text: str) -> None:
