@@ -27,7 +27,10 @@ from hlo.tools import jax_door
 
 
 class Result(Struct, frozen=True):
-    """A result leaf as JAX has it: its element type (a key's too), and whether that is weak."""
+    """A result leaf as JAX has it: its element type (a key's too), and whether that is weak.
+
+    dtype None: a token.
+    """
 
     dtype: Any
     is_weak: bool
@@ -136,11 +139,15 @@ def _lowering(made: Any, tree: Any, outputs: Sequence[Any], donated: Sequence[bo
         constants,
         kept,
         frozenset(k for k in kept if k < len(donated) and donated[k]),
-        tuple(Result(o.dtype, bool(getattr(o, "weak_type", False))) for o in outputs),
+        tuple(map(_result, outputs)),
         tree,
         enter_callbacks(module, _without_breakpoints(said["host_callbacks"]), gives_tuples=True),
         (made, said["keepalive"]),
     )
+
+
+def _result(leaf: Any) -> Result:
+    return Result(getattr(leaf, "dtype", None), bool(getattr(leaf, "weak_type", False)))
 
 
 def _without_breakpoints(callbacks: Sequence[Any]) -> list[Any]:

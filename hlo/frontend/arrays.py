@@ -58,6 +58,9 @@ def result_maker(
 ) -> Callable[[Any], Any] | None:
     """What makes of a result's array what the function gives; None where it is the array itself."""
     jax = jax_door.jax()
+    if result.dtype is None:
+        token = jax.lax.create_token()
+        return lambda _: token
     if jax.dtypes.issubdtype(result.dtype, jax.dtypes.prng_key):
         kind = jax_door.key_kind(result.dtype)
         return lambda array: jax.random.wrap_key_data(jax.numpy.asarray(array), impl=kind)

@@ -84,7 +84,8 @@ class Variant:
         results = [array if make is None else make(array) for make, array in pairs]
         if self._donated:
             for result, array in zip(results, arrays, strict=True):
-                enter(result, array)
+                if array is not None:  # a token has no memory
+                    enter(result, array)
         return self._unflatten(results)
 
     # -- the fast way --------------------------------------------------------------------------

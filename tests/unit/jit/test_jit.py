@@ -53,6 +53,15 @@ def test_nothing_of_jax_is_imported_at_the_start() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
 
 
+@pytest.mark.parametrize("results", ["numpy", "jax"])
+@pytest.mark.parametrize("donated", [(), (0,)])
+def test_tokens_are_results_that_another_call_takes(results: str, donated: tuple[int, ...]) -> None:
+    f = hlo.jit(lambda x, t: (x + 1, jax.lax.after_all(t)), results=results, donate_argnums=donated)
+    first, token = f(jnp.asarray(V), jax.lax.create_token())
+    second, _ = f(first, token)
+    np.testing.assert_array_equal(second, V + 2)
+
+
 def test_the_second_call_is_native() -> None:
     f = hlo.jit(add)
     first, second = f(ONE, ONE), f(ONE, ONE)
