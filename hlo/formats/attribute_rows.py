@@ -336,7 +336,7 @@ ROWS: dict[str | tuple[str, str], Row] = {
     "outfeed_config": quoted_string("outfeed_config", ""),
     "outfeed_shape": Row(_read_shape, _write_shape),
     "output_to_operand_aliasing": Row(_read_aliases, _write_aliases),
-    "padding": parts("padding_config.dimensions", PaddingDim, PADDING, padding_text),
+    "padding": parts("padding_config.dimensions", PaddingDim, PADDING, padding_text, always=True),
     "padding_type": word("padding_type", zero="PADDING_INVALID"),
     "replica_groups": Row(_read_groups, _write_groups),
     "rhs_group_dims": some_ints(f"{RAGGED}.rhs_group_dimensions"),

@@ -106,12 +106,7 @@ def _unpacked(data: bytes, dtype: DType, size: int) -> np.ndarray | None:
     assert numpy is not None, "an array's type"
     if len(data) != size * numpy.itemsize:
         return None
-    codes = np.frombuffer(data, numpy).copy()
-    if dtype.bits < 8 and dtype.is_signed:  # as it is held: with the sign in all higher bits
-        raw = codes.view(np.uint8) & ((1 << dtype.bits) - 1)
-        raw |= np.where(raw >> (dtype.bits - 1), 0xFF & (-1 << dtype.bits), 0).astype(np.uint8)
-        return raw.view(numpy)
-    return codes
+    return np.frombuffer(data, numpy)
 
 
 def _wrong(shape: Shape, found: str, expected: str) -> HloError:

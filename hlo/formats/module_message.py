@@ -20,6 +20,7 @@ from hlo.ir.graph import control_predecessors, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
+from hlo.ir.names import fresh_names, has_unique_names
 from hlo.ir.shape import ProgramShape
 from hlo.ops.attributes import REQUIRED
 from hlo.ops.table import OPS
@@ -42,13 +43,17 @@ class _Writing:
         for computation, number in self._numbers.items():
             for place, instruction in enumerate(computation.instructions):
                 self._ids[instruction] = number << 32 | place
+        self._names: dict[Instruction, str] = {}
+        self._called: dict[Computation, str] = {}
+        if not has_unique_names(module):
+            self._names, self._called = fresh_names(module)
         self._fused = fusion_bodies(module)
         self._payloads: dict[bytes, int] = {}
 
     def message(self) -> Message:
         module = self._module
         made = Message("HloModuleProto", name=module.name)
-        made["entry_computation_name"] = module.entry.name
+        made["entry_computation_name"] = self._called.get(module.entry, module.entry.name)
         made["entry_computation_id"] = self._numbers[module.entry]
         made["computations"] = [self._computation(c) for c in module.computations]
         made["host_program_shape"] = self._entry_shape()
@@ -92,20 +97,22 @@ class _Writing:
             held["parameter_shape_index"] = list(donor.index)
 
     def _computation(self, computation: Computation) -> Message:
-        made = Message("HloComputationProto", name=computation.name)
+        name = self._called.get(computation, computation.name)
+        made = Message("HloComputationProto", name=name)
         made["id"] = self._numbers[computation]
         made["root_id"] = self._ids[computation.root]
         made["is_fusion_computation"] = computation in self._fused
         made["execution_thread"] = (
             "" if computation.execution_thread == "main" else computation.execution_thread
         )
-        names = [p.name for p in computation.parameters]
+        names = [self._names.get(p, p.name) for p in computation.parameters]
         made["program_shape"] = program_shape_message(computation.program_shape, names)
         made["instructions"] = [self._instruction(i) for i in post_order(computation)]
         return made
 
     def _instruction(self, instruction: Instruction) -> Message:
-        made = Message("HloInstructionProto", name=instruction.name, opcode=instruction.opcode)
+        name = self._names.get(instruction, instruction.name)
+        made = Message("HloInstructionProto", name=name, opcode=instruction.opcode)
         made["shape"] = shape_message(instruction.shape)
         made["id"] = self._ids[instruction]
         if instruction.operands:

@@ -1,6 +1,6 @@
 """HloModuleProto -> Module, by way of its text.
 
-    message --module_text--> text --parser--> module, with the message's literals in its constants
+    message --_Text--> text --parser--> module, with the message's literals in its constants
 
 The parser checks all that it checks of any text, so a broken message is an error of the text that
 it says. Literals go past the text: they may be large, and bits of NaNs have no text.
@@ -42,18 +42,15 @@ SCALARS = {"PRED": "false", "F8E8M0FNU": "1", "C64": "(0, 0)", "C128": "(0, 0)"}
 
 def module_of(message: Message, name: str = "<message>") -> Module:
     """The module that a message says. Raises HloErrors of its text, HloError of the message."""
-    module = parse(module_text(message), f"{name}{AS_TEXT}")
-    literals = {
-        (c.text("name"), i.text("name")): i.child("literal")
-        for c in message.children("computations")
-        for i in c.children("instructions")
-        if i.text("opcode") == "constant" and "literal" in i
-    }
+    text = _Text(message)
+    module = parse(text.whole(), f"{name}{AS_TEXT}")
+    # By their places: names that several computations have are made unique by the parser.
+    constants = iter(text.constants)
     for computation in module.computations:
         for instruction in computation.instructions:
-            found = literals.get((computation.name, instruction.name))
-            if found is not None and instruction.opcode == "constant":
-                literal = _fitting(literal_of(found), instruction.shape, instruction.name)
+            if instruction.opcode == "constant" and "literal" in (said := next(constants)):
+                found = literal_of(said.child("literal"))
+                literal = _fitting(found, instruction.shape, instruction.name)
                 given = {**instruction.attributes, "literal": literal}
                 computation.set_attributes(instruction, given)
     return module
@@ -75,12 +72,6 @@ def _with_layouts(literal: Literal, shape: Shape) -> Literal:
     return Literal(shape, literal.value)
 
 
-def module_text(message: Message) -> str:
-    """The HLO text of a module, with every literal elided."""
-    text = _Text(message)
-    return "\n\n".join([text.header(), *text.computations()]) + "\n"
-
-
 class _Scope(Struct, frozen=True):
     """A computation's instructions by id: their names, and which are truth values."""
 
@@ -89,8 +80,11 @@ class _Scope(Struct, frozen=True):
 
 
 class _Text:
+    """constants: the messages of those that the text has so far, in its order."""
+
     def __init__(self, message: Message) -> None:
         self._message = message
+        self.constants: list[Message] = []
         self._all = message.children("computations")
         if not self._all:
             raise HloError("message", "a module without computations, expected an entry")
@@ -101,6 +95,10 @@ class _Text:
             self._order = {
                 r.number("key"): r.child("value").numbers("instruction_ids") for r in rows
             }
+
+    def whole(self) -> str:
+        """The HLO text of a module, with every literal elided."""
+        return "\n\n".join([self.header(), *self.computations()]) + "\n"
 
     # -- the header ----------------------------------------------------------------------------
 
@@ -209,6 +207,7 @@ class _Text:
             inside = str(instruction.number("parameter_number"))
         elif opcode == "constant":
             inside = _placeholder(instruction)
+            self.constants.append(instruction)
         attributes = "".join(
             f", {key}={text}" for key, text in self._attributes(opcode, instruction, scope)
         )

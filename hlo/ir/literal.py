@@ -79,11 +79,20 @@ def _made(array: object, shape: Shape | None) -> Literal:
     if shape is None:
         shape = Shape.array(_dtype_of(found.dtype), found.shape)
     data = np.ascontiguousarray(found.reshape(shape.dims)).reshape(shape.dims)
+    if shape.is_array and shape.dtype.bits < 8:
+        data = _without_spare_bits(data, shape.dtype)
     if data.flags.writeable:
         if _is_shared(found, array) and np.may_share_memory(found, data):
             data = data.copy()
         data.flags.writeable = False
     return Literal(shape, data)
+
+
+def _without_spare_bits(data: np.ndarray, dtype: DType) -> np.ndarray:
+    """Zeros in the bits of a byte that are no element's: NumPy holds any there."""
+    codes = data.view(np.uint8)
+    spare = np.uint8(0xFF & (-1 << dtype.bits))
+    return (codes & ~spare).view(data.dtype) if (codes & spare).any() else data
 
 
 def _is_shared(found: np.ndarray, array: object) -> bool:

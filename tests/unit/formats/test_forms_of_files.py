@@ -46,6 +46,42 @@ def same(path: str, wanted: str | None = None, text: str = TEXT) -> bool:
     return difference(hlo.read(path, wanted), hlo.parse(text)) is None
 
 
+def names_that_computations_share() -> hlo.ir.module.Module:
+    """As `hlo.Builder` makes them: unique in a computation each."""
+    b = hlo.Builder("shared")
+    inner = b.subcomputation("inner")
+    y = inner.parameter("x", hlo.Shape.array("s32", (2,)))
+    x = b.parameter("x", hlo.Shape.array("f32", ()))
+    called = inner.finish(inner.add(y, inner.constant([5, 6], "s32")))
+    twice = b.multiply(b.add(x, b.constant(2, "f32")), b.constant(3, "f32"))
+    return b.build(b.tuple(twice, b.call(called, b.constant([7, 8], "s32"))))
+
+
+SHARED = names_that_computations_share()
+PADDED_NUMBER = hlo.parse("""HloModule m
+ENTRY e { x = f32[] parameter(0)
+  ROOT y = f32[] pad(x, x), padding= }""")
+SUB_BYTES = hlo.parse("HloModule m\nENTRY e { ROOT c = s4[3] constant({-8, -1, 7}) }")
+
+
+@pytest.mark.parametrize("form", [f for f in FORMS if "stable" not in f])
+@pytest.mark.parametrize("module", [SHARED, PADDED_NUMBER, SUB_BYTES])
+def test_every_form_holds_the_same_module(
+    form: str, module: hlo.ir.module.Module, tmp_path: Path
+) -> None:
+    file = tmp_path / "m"
+    file.write_bytes(hlo.write(module, form))
+    assert difference(hlo.read(str(file)), module) is None
+
+
+def test_literals_of_repeated_names_are_found_by_their_places() -> None:
+    message = module_message(SHARED)
+    for computation in message.children("computations"):
+        for number, instruction in enumerate(computation.children("instructions")):
+            instruction["name"] = f"n{number}"
+    assert difference(module_of(message), SHARED) is None
+
+
 @pytest.mark.parametrize(
     "form", [pytest.param(f, marks=NEEDS_JAX if "stable" in f else ()) for f in FORMS]
 )

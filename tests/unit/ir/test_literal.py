@@ -27,3 +27,10 @@ def test_what_nobody_writes_to_is_shared() -> None:
     array = np.ones((2, 3), np.float32)
     array.flags.writeable = False
     assert np.shares_memory(Literal.of(array, TYPED).array, array)
+
+
+def test_bits_that_are_no_elements_are_not_compared() -> None:
+    shape = Shape.array("s4", (2,))
+    wide = np.array([0xF8, 7], np.uint8).view(shape.dtype.numpy)
+    narrow = np.array([0x08, 7], np.uint8).view(shape.dtype.numpy)
+    assert Literal.of(wide, shape).same_bits(Literal.of(narrow, shape))
