@@ -38,7 +38,9 @@ def widened(case: Case) -> Case:
         _enclose(home, named[home.name, old.name], old)
     for (_, _), instruction in named.items():
         if instruction.opcode == "reduce-precision" and instruction.computation is not None:
-            instruction.computation.replace_uses(instruction, instruction.operands[0])
+            home = instruction.computation
+            home.replace_uses(instruction, instruction.operands[0])
+            home.remove(instruction)  # a fused one without users is no program
     try:
         driver.verify(wide.module)
     except HloError as error:

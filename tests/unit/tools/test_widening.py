@@ -41,6 +41,23 @@ def test_values_are_not_rounded_and_bits_stay() -> None:
     assert (bits == x.view(np.uint32)).all()
 
 
+def test_roundings_inside_fusions_are_left_out() -> None:
+    text = """HloModule m
+f {
+  x = f32[4] parameter(0)
+  p = f32[4] reduce-precision(x), exponent_bits=5, mantissa_bits=2
+  ROOT n = f32[4] negate(p)
+}
+ENTRY e {
+  x = f32[4] parameter(0)
+  ROOT r = f32[4] fusion(x), kind=kLoop, calls=f
+}
+"""
+    x = np.array([0.1, 0.2, 0.3, 1.1], np.float32)
+    (exact,) = exact_leaves(Case(hlo.parse(text), (x,)))
+    assert (exact == -x.astype(np.float64)).all()
+
+
 def test_tuples_of_custom_calls_keep_their_types() -> None:
     text = """HloModule m
 ENTRY e {
