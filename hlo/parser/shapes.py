@@ -18,6 +18,7 @@ from hlo.parser.lexer import Token, plain_shape
 
 # Tuples in tuples that a text may have; DEEPEST_TUPLE of ir/shape.py bounds those of any module.
 DEEPEST_WRITTEN = 100
+_XLAS_UNBOUNDED = -1 << 63  # the bound that XLA holds for `?`
 
 
 def number(token: Token) -> int:
@@ -58,6 +59,8 @@ def dimension(parts: Sequence[Token]) -> tuple[int, bool]:
     if token.type == "QUESTION":
         return UNBOUNDED, True
     size = number(token)
+    if size == _XLAS_UNBOUNDED and len(parts) == 2:
+        return UNBOUNDED, True
     if size < 0:
         raise _fault(token, f"a dimension of size {size}", "0 or more")
     return size, len(parts) == 2
