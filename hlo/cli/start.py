@@ -38,11 +38,12 @@ def both() -> None:
 def _starting() -> Iterator[None]:
     """Within, interrupts have the system's effect; those that are ignored (nohup) stay so."""
     sys.unraisablehook = _sent_again
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _sent_again(lost: sys.UnraisableHookArgs) -> None:
