@@ -120,6 +120,9 @@ class Elemental:
         for index in dict.fromkeys(indices):
             depth = min(self._depth(index), len(levels) - 1)
             known = levels[depth].memo.get((instruction, path, index, self.guards))
+            if known is None and self.guards:  # what is known of all lanes is known of some
+                outer = min(max((e.depth for e in index), default=0), len(levels) - 1)
+                known = levels[outer].memo.get((instruction, path, index, ()))
             if known is not None:
                 found[index] = known  # type: ignore[assignment]  # the memo of a level holds lanes
             else:

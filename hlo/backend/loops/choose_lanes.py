@@ -34,6 +34,7 @@ _BLOCK_SIDES = (256, 64)
 _SHORT_REDUCTION = 16
 _MOST_IN_A_ROW = 16  # Terms of sums that lanes make for a short row each.
 _MANY_TERMS = 8  # For so many, what is done for each row of terms is little.
+_GATHERED = 2  # What a term costs that lanes gather, in plain ops of a result alone.
 _ROOM = 32  # Registers that hold a formula's numbers beside what is computed.
 _PAIRS = 4  # The fewest rounds of a loop whose values take two registers.
 _LEAST_STRIPS = 4  # Batches are shortened until there are so many, enough for a few cores.
@@ -217,7 +218,7 @@ def _why_lanes_are_inside(schedule: NestSchedule) -> tuple[str, bool]:
     """Whether lanes should run inside the reductions rather than over the last dimension, and
     why."""
     trace, last = schedule.domain.trace, schedule.domain.variables[-1]
-    along, across = 0, 0
+    along, across, gathered = 0, 0, 0
     for read in trace.reads:
         if not any(read.position.depends_on(v) for v in read.reduced):
             continue
@@ -229,12 +230,23 @@ def _why_lanes_are_inside(schedule: NestSchedule) -> tuple[str, bool]:
         terms = prod(v.high + 1 for v in read.reduced if read.position.depends_on(v))
         if step != 1 and inner and terms >= _MANY_TERMS:
             along += 1
+            gathered += terms
         elif not _stays_for_many(read):
             across += 1
-    if along <= across:
+    if along <= across or _rest(schedule) > _GATHERED * gathered:
         return "", False
     remark = f"lanes: inside the reductions, {along} reads run along them, {across} across"
     return remark, all(reducer_of(r).reassociates for r, _ in trace.reductions)
+
+
+def _rest(schedule: NestSchedule) -> int:
+    """What lanes over the last dimension would save of a result's cost: all but the terms of its
+    reductions, which is done for one result at a time where lanes run inside of these.
+    """
+    trace = schedule.domain.trace
+    lanes = min(schedule.lanes, schedule.domain.extents[-1])
+    terms = trace.weight_along({v for read in trace.reads for v in read.reduced})
+    return (trace.weight - terms) * (lanes - 1) // lanes
 
 
 def _stays_for_many(read: Read) -> bool:
