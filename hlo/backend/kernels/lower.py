@@ -302,11 +302,9 @@ class _Lowering:
                 affine.delinearized(affine.number(position), extents)
                 for position in range(prod(extents))
             ]
-            if prod(extents) <= MOST_TURNS and not self.domain.trace.reductions:
-                self._store([[*row, *fixed] for row in rows for fixed in places])
-                return
-            for fixed in places:
-                self._store([[*row, *fixed] for row in rows])
+            together = 1 if self.domain.trace.reductions else MOST_TURNS
+            for batch in (places[k : k + together] for k in range(0, len(places), together)):
+                self._store([[*row, *fixed] for row in rows for fixed in batch])
             return
 
         def body(counter: Value, _: list[Value]) -> list[Value]:

@@ -2,7 +2,8 @@
 
 Few are written turn by turn. More are turned in registers and written row by row: of v0 .. v5, for
 each lane l, v0[l] .. v5[l] and what follows in the register, which the next row lies over; the last
-row ends where it ends. To take six vectors turn by turn costs LLVM 30 to 60 ms.
+row ends where it ends. To take six vectors turn by turn costs LLVM 30 to 60 ms. A part of a longer
+row is turned alike, as many places as a power of two, and nothing follows it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.vectors import MOST_INTERLEAVED, MOST_TURNS
 from hlo.indexing.affine import Expr, stride
 
+_FEWEST_TURNED = 4  # Fewer places of a row are scattered as soon as they are turned.
+
 
 def store_all(
     nest: Nest, memory: Memory, positions: Sequence[Expr], values: Sequence[Lanes]
@@ -31,12 +34,35 @@ def store_all(
         first = left[0][0]
         count = stride(first) or 1
         run = left[:count]
-        if not _is_run([at for at, _ in run], count):
+        if _is_run([at for at, _ in run], count):
+            _store_run(nest, memory, first, [lanes for _, lanes in run])
+        elif part := _part_of_row([at for at, _ in left[:MOST_TURNS]], count):
+            run = left[:part]
+            _store_run(nest, memory, first, [lanes for _, lanes in run])
+        else:
             run = left[:1]
             store(nest, memory, *run[0])
-        else:
-            _store_run(nest, memory, first, [lanes for _, lanes in run])
         del left[: len(run)]
+
+
+def _part_of_row(positions: Sequence[Expr], count: int) -> int:
+    """How many of the first positions are neighbours that are turned together, in rows of `count`
+    elements; 0 for none.
+    """
+    first = positions[0]
+    most = min(len(positions), first.lanes, count)
+    if mask_of(first) is not None or most < _FEWEST_TURNED:
+        return 0
+    near = 1
+    while near < most and _follows(first, positions[near], near):
+        near += 1
+    part = 1 << (near.bit_length() - 1)
+    return part if part >= _FEWEST_TURNED else 0
+
+
+def _follows(first: Expr, at: Expr, places: int) -> bool:
+    """Whether a position lies so many places behind the first."""
+    return at.terms == first.terms and at.constant == first.constant + places
 
 
 def _is_run(positions: Sequence[Expr], count: int) -> bool:
@@ -46,10 +72,7 @@ def _is_run(positions: Sequence[Expr], count: int) -> bool:
         return False
     if count > MOST_INTERLEAVED and (count > first.lanes or mask_of(first) is not None):
         return False
-    return all(
-        at.terms == first.terms and at.constant == first.constant + k
-        for k, at in enumerate(positions)
-    )
+    return all(_follows(first, at, k) for k, at in enumerate(positions))
 
 
 def _store_run(nest: Nest, memory: Memory, first: Expr, values: Sequence[Lanes]) -> None:
@@ -62,8 +85,10 @@ def _store_run(nest: Nest, memory: Memory, first: Expr, values: Sequence[Lanes])
         raw.append(types.encoded(w, nest.target, value, memory.dtype))
     base = Expr({lane_zero(a): k for a, k in first.terms.items()}, first.constant)
     pointer = nest.pointer(memory.base, base, element)
-    if len(raw) > MOST_INTERLEAVED:
-        _store_rows(w, pointer, raw, partial(transposed, nest))
+    step = stride(first)
+    if len(raw) > MOST_INTERLEAVED or len(raw) != step:
+        assert step is not None, "lanes lie a row apart"
+        _store_rows(w, pointer, raw, partial(transposed, nest), step)
         return
     mask = mask_of(first)
     for k, part in enumerate(w.turn_by_turn(raw)):
@@ -78,7 +103,7 @@ def store_turns(w: Writer, pointer: Value, values: Sequence[Value]) -> None:
     as a vector has lanes.
     """
     if len(values) > MOST_INTERLEAVED:
-        _store_rows(w, pointer, values, partial(turned_parts, w))
+        _store_rows(w, pointer, values, partial(turned_parts, w), len(values))
         return
     for k, part in enumerate(w.turn_by_turn(values)):
         at = w.address(pointer, w.int(k * part.lanes), part.scalar_type)
@@ -90,8 +115,11 @@ def _store_rows(
     pointer: Value,
     values: Sequence[Value],
     turned: Callable[[list[Value]], list[Value]],
+    step: int,
 ) -> None:
-    """Write the lanes of the values, at least so many as there are values; rows without gaps."""
+    """Write the lanes of the values, at least so many as there are values; rows lie `step` elements
+    apart, which is how many values there are, or they are a power of two.
+    """
     lanes, count, element = values[0].lanes, len(values), values[0].scalar_type
     width = 1 << (count - 1).bit_length()
     rows = turned([*values, *[w.zero(values[0].type)] * (width - count)])
@@ -101,7 +129,7 @@ def _store_rows(
         square, k = divmod(lane, width)
         for first, size in pieces:
             begin = square * width + first
-            at = w.address(pointer, w.int(lane * count + first), element)
+            at = w.address(pointer, w.int(lane * step + first), element)
             w.store(_part(w, rows[k], begin, size), at, 1)
 
 

@@ -11,12 +11,14 @@ from math import prod
 from msgspec.structs import replace
 
 from hlo.analysis.reducers import reducer_of
+from hlo.backend.loops.domain import are_apart
 from hlo.backend.loops.nest_schedule import LIGHT, UNITS, NestSchedule
 from hlo.backend.loops.outputs import Output, is_interleaved
 from hlo.backend.loops.reductions import UNROLLED, is_short_row
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail
 from hlo.backend.loops.trace import Read
 from hlo.backend.loops.vectors import (
+    MOST_APART,
     MOST_INTERLEAVED,
     MOST_JOINED,
     MOST_LANES,
@@ -74,7 +76,8 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
     domain, lanes = schedule.domain, schedule.lanes
     extents = domain.extents
     count = next((c for c in range(1, len(extents)) if prod(extents[:c]) == kept), 0)
-    if count and not domain.trace.reductions:  # a few rows of a few
+    is_few = not domain.trace.reductions  # results of a row, of which each place is written out
+    if count and is_few:
         lanes = narrowed(extents[count - 1], lanes)
         schedule = replace(schedule, lanes=lanes)
     elif not count or extents[count - 1] < lanes:
@@ -82,7 +85,8 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
     reduced, length = prod(extents[count:]), extents[count - 1]
     place = domain.outputs[0].place(domain.own_index)
     is_contiguous = place.coefficient(domain.variables[count - 1]) == 1
-    if not is_contiguous and (reduced > _SHORT_REDUCTION or domain.order):
+    longest = MOST_APART if is_few else _SHORT_REDUCTION
+    if not is_contiguous and (reduced > longest or domain.order):
         return None
     vectors, units = -(-length // lanes), prod(extents[: count - 1])
     wanted = 1 if schedule.is_small else 4 if is_contiguous else 1 + (reduced > 8)
@@ -101,7 +105,7 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
     # Which part of a joined array an element is of is known where its place is written out.
     written = MOST_JOINED if domain.trace.conditions else max(UNROLLED, MOST_TURNS)
     for k in range(count, len(extents)):
-        role = Role.UNROLLED if reduced <= written else Role.SERIAL
+        role = Role.UNROLLED if is_few or reduced <= written else Role.SERIAL
         schedule = schedule.with_axis(k, role=role)
     schedule = schedule.with_axis(count - 1, role=Role.VECTOR, lanes=lanes, step=step)
     schedule = schedule.split(block if block < length else 0)
@@ -139,10 +143,11 @@ def _are_rows_of_few(schedule: NestSchedule, loops: int) -> bool:
     # Conditions on the loops around rows alone choose whole rows, not places within one.
     outer = domain.variables[:-loops]
     is_joined = not all(c.index.is_made_of(outer) for c in domain.trace.conditions)
-    most = MOST_JOINED if is_joined else MOST_INTERLEAVED
+    joined = MOST_APART if loops == 1 and are_apart(domain) else MOST_JOINED if is_joined else 0
+    most = joined or MOST_INTERLEAVED
     is_shared = bool(domain.trace.drawn)  # by a row: it has the numbers of one step
     runs = length // domain.extents[-1]
-    takes = takes_rows(rows, length, lanes, is_joined=is_joined, is_shared=is_shared, runs=runs)
+    takes = takes_rows(rows, length, lanes, most_joined=joined, is_shared=is_shared, runs=runs)
     if not takes or domain.weight > LIGHT * (most + 1):
         return False
     inner = domain.variables[-loops - 1 :]

@@ -21,7 +21,7 @@ from hlo.analysis.reducers import reducer_of
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.outputs import Output, is_interleaved
 from hlo.backend.loops.trace import Trace, trace
-from hlo.backend.loops.vectors import MOST_INTERLEAVED, takes_rows
+from hlo.backend.loops.vectors import MOST_APART, MOST_INTERLEAVED, takes_rows
 from hlo.indexing import affine, spaces
 from hlo.indexing.affine import DivMod, Expr, Index, Variable
 
@@ -131,6 +131,12 @@ def traced(expression: Expression, domain: Domain, index: Index) -> Trace:
     return trace(expression, roots)
 
 
+def are_apart(domain: Domain) -> bool:
+    """Whether each place in a row of results is another array's."""
+    cuts = _cuts(domain.trace, list(domain.variables))
+    return bool(cuts) and len(cuts[-1]) + 1 == domain.extents[-1]
+
+
 def covers(place: Expr, size: int) -> bool:
     """Whether a position takes each value of [0, size) once while its loop variables run."""
     if not all(isinstance(a, Variable) for a in place.terms) or place.low != 0:
@@ -214,11 +220,12 @@ def _is_few_wide(whole: Domain, lanes: int, parts: int) -> bool:
     each place in a row has code of its own then. More of them where each is another array's: what
     these have in common is computed once.
     """
-    is_joined = bool(whole.dims) and parts == whole.dims[-1]
-    return (
-        len(whole.dims) > 1
-        and takes_rows(whole.dims[-2], whole.dims[-1], lanes, is_joined=is_joined)
-        and all(o.dims[-1] == whole.dims[-1] and is_interleaved(o) for o in whole.outputs)
+    if len(whole.dims) < 2:
+        return False
+    *_, rows, length = whole.dims
+    most_joined = MOST_APART if parts == length else 0
+    return takes_rows(rows, length, lanes, most_joined=most_joined) and all(
+        o.dims[-1] == whole.dims[-1] and is_interleaved(o) for o in whole.outputs
     )
 
 

@@ -10,6 +10,7 @@ MOST_SHORT = 3  # The most short vectors that take the place of a masked one.
 MOST_INTERLEAVED = 4  # The most vectors whose lanes are stored turn by turn.
 MOST_TURNS = 8  # The most vectors of a row's places that are turned and stored as rows.
 MOST_JOINED = 16  # Places of a row that are written out where arrays are joined along them.
+MOST_APART = 32  # The same where each is another array's.
 MOST_LANES = 16  # The most lanes that each load a row of their own.
 
 
@@ -18,20 +19,21 @@ def takes_rows(
     length: int,
     lanes: int,
     *,
-    is_joined: bool = False,
+    most_joined: int = 0,
     is_shared: bool = False,
     runs: int = 1,
 ) -> bool:
     """Whether lanes take a row of a few elements each, a vector for each place in a row: that is
     half as many vectors, at most, as there are rows, each of which would be a short one else.
 
-    is_joined: each place is another array's, so that it has vectors of its own in any case.
+    most_joined: how many places may be of several arrays, which have vectors of their own in any
+    case.
     is_shared: what most of the work is for serves all places of a row. runs: of a row, each a short
     vector else.
     """
     if is_shared and 2 <= length <= MOST_INTERLEAVED:
         return rows >= lanes
-    if is_joined and 2 <= length <= MOST_JOINED and rows >= lanes:
+    if 2 <= length <= most_joined and rows >= lanes:
         return True
     vectors = length * -(-rows // lanes)
     most = MOST_INTERLEAVED if runs == 1 else MOST_TURNS

@@ -29,8 +29,8 @@ def test_rows_of_several_runs_are_a_short_vector_for_each_else() -> None:
 
 
 def test_lanes_take_rows_of_joined_arrays_whatever_their_number() -> None:
-    assert takes_rows(1001, 3, 4, is_joined=True)
-    assert takes_rows(1001, 4, 2, is_joined=True)
+    assert takes_rows(1001, 3, 4, most_joined=16)
+    assert takes_rows(1001, 4, 2, most_joined=16)
     assert not takes_rows(1001, 3, 4)  # as many vectors as rows
-    assert takes_rows(8, 4, 16, is_joined=True)  # half of the lanes
-    assert not takes_rows(3, 3, 4, is_joined=True)
+    assert takes_rows(8, 4, 16, most_joined=16)  # half of the lanes
+    assert not takes_rows(3, 3, 4, most_joined=16)
