@@ -302,7 +302,7 @@ class _Lowering:
                 affine.delinearized(affine.number(position), extents)
                 for position in range(prod(extents))
             ]
-            together = 1 if self.domain.trace.reductions else MOST_TURNS
+            together = MOST_TURNS if self.domain.reduces_around(self.schedule.loops) else 1
             for batch in (places[k : k + together] for k in range(0, len(places), together)):
                 self._store([[*row, *fixed] for row in rows for fixed in batch])
             return

@@ -63,7 +63,8 @@ def _little(domain: Domain, largest: int, *, runs_once: bool) -> str:
 
 
 def _chosen(expression: Expression, first: NestSchedule, kept: int) -> NestSchedule:
-    strip = choose_strip(first, kept or rows_of_few(first))
+    strip = choose_strip(first, kept) if kept else None
+    strip = strip or choose_strip(first, rows_of_few(first))
     if strip is not None:
         from hlo.backend.loops.choose_kept_strips import choose_strips  # few loops are strips
 

@@ -76,8 +76,9 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
     domain, lanes = schedule.domain, schedule.lanes
     extents = domain.extents
     count = next((c for c in range(1, len(extents)) if prod(extents[:c]) == kept), 0)
-    is_few = not domain.trace.reductions  # results of a row, of which each place is written out
-    if count and is_few:
+    # Results of a row, of which each place is written out; sums are those of all rows together.
+    is_few = bool(count) and domain.reduces_around(count - 1)
+    if is_few:
         lanes = narrowed(extents[count - 1], lanes)
         schedule = replace(schedule, lanes=lanes)
     elif not count or extents[count - 1] < lanes:
@@ -98,7 +99,7 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
     unroll = min(range(1, most + 1), key=lambda n: _visits(vectors, n, in_one=in_one))
     visits = _visits(vectors, unroll, in_one=in_one)
     step = unroll * lanes
-    wanted = -(-UNITS // units)
+    wanted = 1 if is_few and domain.trace.reductions else -(-UNITS // units)  # each sum once
     block = max(step, length // wanted // step * step) if wanted > 1 else length
     for k in range(count - 1):
         schedule = schedule.with_axis(k, role=Role.PARALLEL)
@@ -127,10 +128,21 @@ def rows_of_few(schedule: NestSchedule) -> int:
     domain = schedule.domain
     if len(domain.extents) < 2 or domain.outer or domain.trace.is_open:
         return 0
-    if domain.trace.reductions and not _are_costly_short_sums(schedule):
-        return 0
     # A row of a few pixels of a few colours, as of an image that is made larger, is two loops.
-    return next((prod(domain.extents[:-n]) for n in (1, 2) if _are_rows_of_few(schedule, n)), 0)
+    for loops in (1, 2):
+        if _are_rows_of_few(schedule, loops) and _takes_sums(schedule, loops):
+            return prod(domain.extents[:-loops])
+    return 0
+
+
+def _takes_sums(schedule: NestSchedule, loops: int) -> bool:
+    """Whether lanes may take a row of the last loops each, for all sums there are: none, or those
+    that are made before the lanes run, of which nothing is kept; or costly short ones.
+    """
+    domain = schedule.domain
+    if not domain.trace.heavy and domain.reduces_around(len(domain.extents) - loops - 1):
+        return True
+    return not domain.trace.reductions or _are_costly_short_sums(schedule)
 
 
 def _are_rows_of_few(schedule: NestSchedule, loops: int) -> bool:

@@ -81,6 +81,10 @@ class Domain(Struct, frozen=True, eq=False):
         needed = [k for k, v in enumerate(self.variables) if any(e.depends_on(v) for e in index)]
         return max(needed, default=-1) + 1
 
+    def reduces_around(self, loops: int) -> bool:
+        """Whether so many of the outer loops fix the index of all reductions, if there are any."""
+        return all(self.fixes(at) <= loops for _, at in self.trace.reductions)
+
 
 def domains_of(expression: Expression, outputs: Sequence[Output], lanes: int) -> list[Domain]:
     """Groups of outputs with equal (or leading) dimensions, each cut into boxes, none empty.

@@ -26,6 +26,8 @@ def wasted_phases(group: Group, producer: Instruction, axes: Axes) -> str:
     them for a sum, or at several places, computes what is in all of them, and chooses: each level
     of phases within phases takes twice as long as the one around it.
     """
+    if axes and axes[-1][0] in ("r", "s") and _parts_rows(producer):
+        return f"a sum of %{group.root.name} would run over few lanes, one for each phase"
     if not is_elementwise(producer) or not any(map(_is_phase, producer.operands)):
         return ""
     if any(kind in ("r", "s") for kind, _ in axes) and _joins_phases(producer):
@@ -46,6 +48,15 @@ def _joins_phases(producer: Instruction) -> bool:
             return False
         waiting += [o for o in joined.operands if not _is_phase(o)]
     return not waiting
+
+
+def _parts_rows(producer: Instruction) -> bool:
+    """Whether it is a pad between elements that lie side by side: a sum along these is two loops,
+    and the inner one, which has the lanes, runs over the phases.
+    """
+    padding = producer.get("padding") if producer.opcode == "pad" else ()
+    assert isinstance(padding, tuple)
+    return bool(padding) and padding[-1].interior > 0
 
 
 def _is_phase(value: Instruction) -> bool:
