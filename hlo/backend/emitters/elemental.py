@@ -24,6 +24,7 @@ from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.transposed import are_rows, is_square, load_rows, load_square
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.chains import chain_to
+from hlo.backend.loops.domain import is_within
 from hlo.backend.loops.expression import (
     Expression,
     Leaf,
@@ -116,29 +117,36 @@ class Elemental:
         instruction, path = self.expression.source(instruction, path)
         levels = self.nest.path
         found: dict[Index, Lanes] = {}
-        missing: dict[int, list[Index]] = {}
+        missing: dict[tuple[int, tuple[Condition, ...]], list[Index]] = {}
         for index in dict.fromkeys(indices):
-            depth = min(self._depth(index), len(levels) - 1)
-            known = levels[depth].memo.get((instruction, path, index, self.guards))
-            if known is None and self.guards:  # what is known of all lanes is known of some
-                outer = min(max((e.depth for e in index), default=0), len(levels) - 1)
-                known = levels[outer].memo.get((instruction, path, index, ()))
+            guards = self._needed_guards(instruction, index, path)
+            depth = min(_depth(index, guards), len(levels) - 1)
+            known = levels[depth].memo.get((instruction, path, index, guards))
             if known is not None:
                 found[index] = known  # type: ignore[assignment]  # the memo of a level holds lanes
             else:
-                missing.setdefault(depth, []).append(index)
-        for depth, wanted in missing.items():
-            with self.nest.at(depth) as level:
-                results = self._evaluated(instruction, wanted, path)
-                for index, lanes in zip(wanted, results, strict=True):
-                    level.memo[instruction, path, index, self.guards] = found[index] = lanes
+                missing.setdefault((depth, guards), []).append(index)
+        outer = self.guards
+        for (depth, guards), wanted in missing.items():
+            self.guards = guards
+            try:
+                with self.nest.at(depth) as level:
+                    results = self._evaluated(instruction, wanted, path)
+                    for index, lanes in zip(wanted, results, strict=True):
+                        level.memo[instruction, path, index, guards] = found[index] = lanes
+            finally:
+                self.guards = outer
         return [found[index] for index in indices]
 
-    def _depth(self, index: Index) -> int:
-        depths = [e.depth for e in index]
-        if self.guards:
-            depths += [c.index.depth for c in self.guards]
-        return max(depths, default=0)
+    def _needed_guards(
+        self, instruction: Instruction, index: Index, path: Path
+    ) -> tuple[Condition, ...]:
+        """The guards, but none of an element that is there whether they hold or not: a row's sum
+        that is met by some of the row's elements is that of the row, wherever it is asked for.
+        """
+        if not self.guards or is_within(index, dims_of(instruction, path)):
+            return ()
+        return self.guards
 
     def _evaluated(self, instruction: Instruction, indices: list[Index], path: Path) -> list[Lanes]:
         w, before = self.nest.w, self.nest.w.location
@@ -404,7 +412,7 @@ class Elemental:
         known = self.expression.known_start(source, low, high)
         if known is not None:
             return known
-        depth = min(self._depth(index), self.nest.depth)
+        depth = min(_depth(index, self.guards), self.nest.depth)
         with self.nest.at(depth) as level:
             key = ("start", source, index, low, high, self.guards)
             if key not in level.memo:
@@ -423,6 +431,13 @@ class Elemental:
                 value=value, mask=getattr(atom, "mask", None),
             )
         )  # fmt: skip
+
+
+def _depth(index: Index, guards: Sequence[Condition]) -> int:
+    """The open loop in which an index is known, and whether the guards hold."""
+    depths = [e.depth for e in index]
+    depths += [c.index.depth for c in guards]
+    return max(depths, default=0)
 
 
 class Saved(Protocol):
