@@ -12,6 +12,7 @@ from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.problem.ring import ring_of
 from hlo.backend.kernels.contraction.vectors.word_plan import dots_of_words, words_streamed
 from hlo.backend.linking.toolchain import host_machine
+from hlo.ir import dtype as dt
 from hlo.machine import NAMED
 from tests.support.contraction_harness import Compiled, target_of
 from tests.support.covering import covering
@@ -57,7 +58,7 @@ def test_which_products_are_words(level: str) -> None:
     assert not found(text(("s8", "s8", "s32"), (4, 64, 12), 1, 0), level)[0]  # columns
 
 
-HAS_BF16 = host_machine().has("avx512bf16") and not host_machine().has("amx-bf16")
+HAS_BF16 = target_of().isa.dot_product(dt.BF16, dt.BF16) is not None
 HAS_QUADS = host_machine().has("avx512vnni")
 
 
