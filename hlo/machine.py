@@ -99,8 +99,10 @@ class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     one of an f32 product, where it reads its tiles out of the second cache (16 from the first one).
     latency: of an addition or a product of floats. load_latency: out of the first cache, into a
     vector. window: of one chain of operations, beyond which a core finds nothing else to do
-    meanwhile. assist: of microcode, for a product of vectors with a subnormal number among its
-    factors or results; 0: subnormal numbers are as others.
+    meanwhile. streams: pages of which the second-level cache foresees lines. missed: lines beyond
+    three quarters of a set's ways for which products of f32 do not wait. assist: of microcode, for
+    a product of vectors with a subnormal number among its factors or results; 0: subnormal numbers
+    are as others.
     """
 
     path_bytes: Annotated[int, Meta(ge=8, le=1024)] = 64
@@ -113,17 +115,17 @@ class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     latency: _Count = 4
     load_latency: _Count = 8
     window: _Count = 100
+    streams: _Count = 32
+    missed: Annotated[int, Meta(ge=0, le=64)] = 0
     assist: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
 
 
-# The second level's two facts are those of two processors: 2 MiB in 16 ways have ways of 128 KiB,
-# those of 64 KiB are of 1 MiB (Skylake's servers).
-_CACHES = (
+_CACHES = (  # Ways of 128 KiB are those of 2 MiB, of 64 KiB those of 1 MiB (Skylake's servers).
     Cache(bytes=32 << 10, ways=8),
     Cache(bytes=2 << 20, ways=16, way_bytes=64 << 10),
     Cache(bytes=4 << 20, ways=16, shared=True),
 )
-# AMD's Software Optimization Guides for Zen 4 (57647) and Zen 5 (58455).
+# AMD's Software Optimization Guides for Zen 4 (57647), Zen 5 (58455); Intel's manual (248966).
 _ZEN4_CACHES = (
     Cache(bytes=32 << 10, ways=8),
     Cache(bytes=1 << 20, ways=8, way_bytes=64 << 10),
@@ -134,15 +136,19 @@ _ZEN5_CACHES = (
     Cache(bytes=1 << 20, ways=16),
     Cache(bytes=4 << 20, ways=16, shared=True),
 )
-# Neoverse N1, V1, N2, V2 (their technical reference manuals, 100616, 101427, 102099, 102375): 64
-# KiB in 4 ways, then 512 KiB to 2 MiB in 8. What the cores share is up to who builds them.
+_GOLDEN_CACHES = (
+    Cache(bytes=48 << 10, ways=12),
+    Cache(bytes=2 << 20, ways=16),
+    Cache(bytes=4 << 20, ways=16, shared=True),
+)
+# Neoverse N1, V1, N2, V2 (manuals 100616, 101427, 102099, 102375): 64 KiB in 4 ways, then 512 KiB
+# to 2 MiB in 8. What the cores share is up to who builds them.
 _NEOVERSE_CACHES = (
     Cache(bytes=64 << 10, ways=4),
     Cache(bytes=1 << 20, ways=8, way_bytes=64 << 10),
     Cache(bytes=4 << 20, ways=16, shared=True),
 )
-# Cortex-A72 (100095) and A53 (DDI 0500): 32 KiB in 2 and in 4 ways; 512 KiB and more in 16 ways, of
-# a cluster.
+# Cortex-A72 (100095), A53 (DDI 0500): 32 KiB in 2 and 4 ways; 512 KiB and more in 16, of a cluster.
 _CORTEX_CACHES = (
     Cache(bytes=32 << 10, ways=2, way_bytes=8 << 10),
     Cache(bytes=512 << 10, ways=16, shared=True),
@@ -295,10 +301,11 @@ _ZEN5_RATES = Rates(
     packed_bytes=40_000, crossing_bytes=60_000, elementwise_ops=60_000, contracted_ops=230_000,
     share_us=0.25,
 )  # fmt: skip
-# Measured on Emerald Rapids: VDPBF16PS took 0.74 ns where an FMA took 0.18, a product of vectors
-# with a subnormal number 44 where others took 0.4 (sums, comparisons, conversions no longer).
+# Measured on Emerald Rapids: VDPBF16PS took 0.74 ns where an FMA took 0.17 (cache_sets.py: missed),
+# a product of vectors with a subnormal number 44 where others took 0.4 (sums, comparisons,
+# conversions no longer).
 _INTEL = Cycles(assist=130)
-_GOLDEN_COVE = Cycles(bf16_dots=0.5, assist=130)
+_GOLDEN_COVE = Cycles(bf16_dots=0.5, missed=5, assist=130)
 _SAPPHIRE = _ZEN4 | {"amx-bf16", "amx-int8", "amx-tile", "avx512fp16", "avxvnni"}
 _ARMV8 = frozenset({"fp-armv8", "neon"})
 _N1 = _ARMV8 | {"crc", "dotprod", "fullfp16", "lse", "rdm"}
@@ -339,9 +346,9 @@ _ALL = (
     Machine(name="znver5", triple=X86, features=_ZEN5, vector_bytes=64, caches=_ZEN5_CACHES,
             rates=_ZEN5_RATES),
     Machine(name="sapphirerapids", triple=X86, features=_SAPPHIRE, vector_bytes=64,
-            processors=("emeraldrapids",), cycles=_GOLDEN_COVE),
+            processors=("emeraldrapids",), caches=_GOLDEN_CACHES, cycles=_GOLDEN_COVE),
     Machine(name="graniterapids", triple=X86, features=_SAPPHIRE | {"amx-fp16"}, vector_bytes=64,
-            processors=("graniterapids-d",), cycles=_GOLDEN_COVE),
+            processors=("graniterapids-d",), caches=_GOLDEN_CACHES, cycles=_GOLDEN_COVE),
     Machine(name="armv8-a", triple=ARM, features=_ARMV8, caches=_CORTEX_CACHES,
             processors=("cortex-a53", "cortex-a72")),
     Machine(name="neoverse-n1", triple=ARM, features=_N1, caches=_NEOVERSE_CACHES,

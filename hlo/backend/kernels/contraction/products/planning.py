@@ -27,13 +27,22 @@ from hlo.backend.kernels.contraction.products.depth_blocks import (
     DEPTH_WHOLE,
     depth_block,
 )
+from hlo.backend.kernels.contraction.products.lying_rows import (
+    MOST_AXES,
+    pairs_lie,
+    rows_lie,
+    rows_stay,
+    windows_stay,
+)
 from hlo.backend.kernels.contraction.products.plan import LEAST_RUN, ProductPlan, Reading
+from hlo.backend.kernels.contraction.products.row_prefetch import is_dense
 from hlo.ir.dtype import DType
 from hlo.machine import COMMON, Machine
 
 # The share of a first reading that it costs to read a factor again, or to pack it, where another
 # thread does so in part.
 PACKED_AGAIN = 0.1
+PAGE_BYTES = 4096  # No processor asks for lines beyond the page that it saw.
 PIECE_LINES = 3  # A row of a group up to so many lines is a piece: its ends are read in part.
 # From so many bytes of lhs that are read again per product on, rows are packed whole.
 READ_AGAIN = 0.03
@@ -70,20 +79,20 @@ def planned(c: Contraction, ring: Ring) -> ProductPlan:
     """The plan of a normal contraction without empty sets."""
     even = GRANULE if c.adds and c.bounded_side == "columns" else 0
     plan = of_tiles(c, ring, *tile_shape(c.m, c.n, ring, diagonal=c.is_diagonal, even=even))
-    if c.n <= WIDE and not c.is_diagonal and (_rows_lie(plan) or _pairs_lie(plan)):
+    if c.n <= WIDE and not c.is_diagonal and (rows_lie(plan) or pairs_lie(plan)):
         plan = of_tiles(c, ring, *tile_shape(c.m, c.n, ring, most=rows_that_fit(plan.lhs_packing)))
     lhs, rhs = _readings(plan)
     plan = replace(plan, lhs=lhs, rhs=rhs)
     if _is_shallow(plan):
         return _shallow(plan)
-    if _is_depth_first(plan) and (first := _with_depth_first(plan)).depth_blocks > 1:
-        return first
     machine = ring.target.machine
+    if _is_depth_first(plan) and (first := _with_depth_first(plan)).depth_blocks > 1:
+        return replace(first, lhs=Reading.IN_PLACE) if rows_stay(first, machine) else first
     blocked = _with_blocks(plan, COMMON)
     if plan.rhs is Reading.IN_UNIT and (not _columns_first(plan) or c.k > DEPTH_WHOLE):
         grouped = _in_groups(plan, COMMON)
         if not _reads_in_pieces(grouped) or blocked.tiles_per_block < grouped.group:
-            return _in_groups(plan, machine)
+            return _with_followed_rows(_in_groups(plan, machine), machine)
     depth_block = _with_depth_block(_with_packed(blocked)).depth_block
     return replace(_with_packed(_with_blocks(plan, machine)), depth_block=depth_block)
 
@@ -231,17 +240,26 @@ def _in_groups(plan: ProductPlan, machine: Machine) -> ProductPlan:
     block = _depth_block(plan)
     first = block < plan.contraction.k
     whole = plan.lhs is Reading.IN_PLACE and not first
-    lhs = (
-        Reading.IN_PLACE
-        if whole or (_rows_lie(plan) and is_spread(plan.lhs_packing))
-        else Reading.IN_TILE
-    )
+    lhs = Reading.IN_PLACE if whole or rows_stay(plan, machine) else Reading.IN_TILE
     plan = replace(plan, lhs=lhs, depth_block=block, depth_first=first, group=1)
     rows, columns = _unit_blocks(plan, machine)
     tile_bytes = plan.lhs_packing.panel_bytes
     group_bytes = machine.second_cache.bytes // 8  # What the tiles that are packed at a time take.
     group = max(1, min(group_bytes // tile_bytes, -(-plan.rows.count // rows)))
     return replace(plan, row_blocks=rows, column_blocks=columns, group=group)
+
+
+def _with_followed_rows(plan: ProductPlan, machine: Machine) -> ProductPlan:
+    """Groups of so few tiles that a core foresees the lines of the result that they write: a group
+    meets a panel of columns after the other, so each row goes on where it ended a panel before.
+    Rows on more pages than a core follows are forgotten by then, and every line is waited for.
+    """
+    c = plan.contraction
+    if plan.depth_first or not c.rows:  # Sums wait in scratch; a row has nothing to wait for.
+        return plan
+    rows_of_page = max(1, PAGE_BYTES // (abs(c.rows[-1].out) * c.out.item_bytes))
+    tiles = machine.cycles.streams * rows_of_page // plan.rows.step
+    return replace(plan, group=max(1, min(plan.group, tiles)))
 
 
 def _reads_in_pieces(plan: ProductPlan) -> bool:
@@ -278,10 +296,11 @@ def _unit_blocks(plan: ProductPlan, machine: Machine) -> tuple[int, int]:
     wanted = -(-max(1 + (c.flops >= SECOND_FLOPS), min(units, c.flops // UNIT_FLOPS)) // c.batches)
     panel_bytes = plan.rhs_packing.panel_bytes
     fitting = cache_bytes // (8 if in_place else 4) // panel_bytes
-    if not in_place:
-        half = cache_bytes // 2 // panel_bytes
-        waits = _waits_for_rows(plan, -(-panels.count // max(1, fitting)), machine)
-        fitting = half if waits else max(fitting, min(FEWEST_PANELS, half))
+    half = cache_bytes // 2 // panel_bytes
+    if _waits_for_rows(plan, -(-panels.count // max(1, fitting)), machine):
+        fitting = half
+    elif not in_place:
+        fitting = max(fitting, min(FEWEST_PANELS, half))
     fewest = -(-panels.count // max(1, fitting))
     sums = rows.count * rows.step * panels.count * plan.rhs_packing.k_step * plan.ring.scalar_bytes
     number_us = c.k * plan.ring.scalar_bytes / machine.rates.cached_bytes
@@ -311,16 +330,27 @@ def _longer(panels: int, blocks: int) -> float:
 
 
 def _waits_for_rows(plan: ProductPlan, blocks: int, machine: Machine) -> bool:
-    """Whether so many blocks of columns, which read all rows each, read them from memory, and wait
-    for it: SHARED threads get what one does.
+    """Whether so many blocks of columns, which read all rows each, wait for memory: windows that
+    are read where they lie, and not asked for ahead, do. Other rows do where they come from memory
+    for longer than products take: SHARED threads get what one does.
     """
     c, rates = plan.contraction, machine.rates
-    size = plan.lhs_packing.source.size * c.lhs.dtype.item_bytes
-    is_near = size <= machine.last_cache.bytes
-    if plan.lhs is not Reading.IN_TILE or plan.depth_first or is_near:
+    size = _bytes_of_rows(c)
+    if plan.depth_first or size <= machine.last_cache.bytes:
         return False
+    if plan.lhs is not Reading.IN_TILE:
+        return plan.lhs is Reading.IN_PLACE and not is_dense(plan.lhs_packing)
     products_us = c.flops * plan.ring.scalar_bytes / 4 / rates.contracted_ops
-    return c.batches * blocks * size / rates.memory_bytes > products_us / SHARED
+    times = blocks * extent(tuple(a for a in c.batch if a.rhs))
+    return times * size / rates.memory_bytes > products_us / SHARED
+
+
+def _bytes_of_rows(c: Contraction) -> int:
+    """What lies in memory of the rows that meet a block of columns before others meet the next one:
+    batches that share their columns are rows, too, and windows share what they overlap in.
+    """
+    axes = (*(a for a in c.batch if not a.rhs), *c.rows, *c.depth)
+    return (1 + sum((a.size - 1) * abs(a.lhs) for a in axes)) * c.lhs.dtype.item_bytes
 
 
 def _even(blocks: int, others: int) -> int:
@@ -331,24 +361,8 @@ def _even(blocks: int, others: int) -> int:
 
 def _depth_block(plan: ProductPlan) -> int:
     row = plan.columns.count * plan.rhs_packing.k_step * plan.ring.scalar_bytes
-    is_read = plan.lhs is Reading.IN_PLACE and not _rows_lie(plan)
+    is_read = plan.lhs is Reading.IN_PLACE and not rows_lie(plan)
     return depth_block(plan.lhs_packing, row, is_read=is_read)
-
-
-def _rows_lie(plan: ProductPlan) -> bool:
-    """Whether a tile of rows is read where it lies: numbers of the ring, one after the other."""
-    source = plan.lhs_packing.source
-    along = len(source.depth) == 1 and source.is_depth_contiguous
-    return along and len(source.free) <= 1 and is_plain(source.dtype, plan.ring.factors)
-
-
-def _pairs_lie(plan: ProductPlan) -> bool:
-    """The same of complex numbers, whose parts the ring has. Zen 4, c64, by 64 columns: rows of 512
-    and of 1024 numbers 0.79 of the time with as many as stay in their sets.
-    """
-    source, ring = plan.lhs_packing.source, plan.ring
-    along = len(source.depth) == 1 and source.is_depth_contiguous and len(source.free) <= 1
-    return along and source.dtype.is_complex and ring.parts == 2
 
 
 def _readings(plan: ProductPlan) -> tuple[Reading, Reading]:
@@ -379,7 +393,7 @@ def _readings(plan: ProductPlan) -> tuple[Reading, Reading]:
         tiles <= 2 or is_shared or (rhs_bytes <= NEAR_BYTES and (exact_rhs or tiles <= 4))
     )
     return (
-        Reading.IN_PLACE if keep_lhs else Reading.IN_UNIT,
+        Reading.IN_PLACE if keep_lhs or windows_stay(plan) else Reading.IN_UNIT,
         Reading.IN_PLACE if keep_rhs else Reading.IN_UNIT,
     )
 
@@ -387,7 +401,7 @@ def _readings(plan: ProductPlan) -> tuple[Reading, Reading]:
 def _lie_well(plan: ProductPlan) -> tuple[bool, bool]:
     """Whether tiles could read each factor in place."""
     c, lhs, rhs = plan.contraction, plan.lhs_packing.source, plan.rhs_packing.source
-    few_axes = len(c.depth) <= 3
+    few_axes = len(c.depth) <= MOST_AXES
     return (
         len(lhs.free) <= 1 and few_axes and is_cheap(c.lhs.dtype),
         rhs.is_free_contiguous and few_axes and is_cheap(c.rhs.dtype) and not rhs.is_made,

@@ -32,7 +32,7 @@ def row_prefetch_bytes(plan: ProductPlan) -> int:
     fetched.
     """
     packing = plan.lhs_packing
-    if not _is_grouped(plan) or plan.depth_blocks > 1 or not _is_dense(packing):
+    if not _is_grouped(plan) or plan.depth_blocks > 1 or not is_dense(packing):
         return 0
     step_bytes = -(-plan.rows.step * packing.ring.scalar_bytes // plan.panels_per_block)
     lines = -(-step_bytes // plan.ring.target.machine.line_bytes)
@@ -57,7 +57,7 @@ def tiles_ahead(plan: ProductPlan) -> int:
     return max(1, plan.group)
 
 
-def _is_dense(packing: Packing) -> bool:
+def is_dense(packing: Packing) -> bool:
     """Whether rows are numbers of the ring, and each begins where the one before ends."""
     source = packing.source
     if not is_plain(source.dtype, packing.ring) or not packing.by_rows:
