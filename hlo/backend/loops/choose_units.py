@@ -37,9 +37,10 @@ _LOOP_BLOCK = 256  # Elements of the last dimension that a unit takes through a 
 # too: longer rows are streams in more pages than the processor has at hand.
 _ROWS_BYTES = 1 << 13
 _STORED_ROWS_BYTES = 1 << 11
-# Rows whose terms lie between each other's: bytes of a stretch, up to which they go together, so
-# many at most, and units that are left, at least.
-_STRETCH_BYTES, _TOGETHER_BYTES, _FEWEST_UNITS = 1 << 7, 1 << 9, 4
+# Rows whose terms lie between each other's: bytes of a stretch, up to which they go together; the
+# most bytes and rows; units that are left, at least. 16 rows take 0.8 of the time of 8 and twice as
+# long to compile.
+_STRETCH_BYTES, _TOGETHER_BYTES, _TOGETHER_ROWS, _FEWEST_UNITS = 1 << 7, 1 << 9, 8, 4
 # Whether rows are side by side or streams decides in which order terms are added, so that COMMON's
 # cycles decide, not those of the machine that code is made for.
 _PER_CYCLE = COMMON.cycles.operations
@@ -214,8 +215,8 @@ def _rows_of_a_place(schedule: NestSchedule) -> int:
     other's, each by itself goes through all pages for a part of their lines.
 
     Emerald Rapids, one thread, of the time of a row after the other: sums of f32[8,56,56,32,8] over
-    places and the last 8 numbers 0.32, of 2 to 32 numbers 0.17 to 0.74 (64: 1.07, so they stay);
-    statistics of groups behind a 1x1 convolution 0.75.
+    places and the last 8 numbers 0.45, of 2 to 32 numbers 0.25 to 0.93 (64: 1.07, so they stay);
+    statistics of groups behind a 1x1 convolution 0.70.
     """
     domain, rows = schedule.domain, 1
     extent, units = domain.extents[schedule.loops - 1], prod(domain.extents[: schedule.loops])
@@ -224,7 +225,8 @@ def _rows_of_a_place(schedule: NestSchedule) -> int:
     if schedule.vector is not None or not 0 < step_bytes <= _STRETCH_BYTES:
         return 1
     while (
-        2 * rows * step_bytes <= _TOGETHER_BYTES
+        2 * rows <= _TOGETHER_ROWS
+        and 2 * rows * step_bytes <= _TOGETHER_BYTES
         and extent % (2 * rows) == 0
         and units >= 2 * rows * _FEWEST_UNITS
         and 2 * rows * domain.weight <= _ROWS_WEIGHT
