@@ -131,9 +131,10 @@ def test_named_machines_have_the_common_rates_until_they_are_measured() -> None:
         is_intel = "avx512f" in machine.features and machine.name not in zen  # subnormal numbers
         is_other = is_intel or machine.name == "znver4"
         assert (machine.cycles != COMMON.cycles) == is_other
-        # The manuals of Arm's processors and of Zen say their caches; nobody knows what runs
-        # WebAssembly.
-        is_common = machine.architecture in ("x86_64", "wasm32") and machine.name not in zen
+        # The manuals of Arm's processors, of Zen and of Golden Cove say their caches; nobody knows
+        # what runs WebAssembly.
+        is_known = machine.name in zen or "amx-bf16" in machine.features
+        is_common = machine.architecture in ("x86_64", "wasm32") and not is_known
         assert (machine.caches == COMMON.caches) == is_common
 
 
