@@ -327,7 +327,7 @@ def test_tiles_of_amx_do_not_outlive_a_question() -> None:
     )
     made = contraction_kernels(hlo.parse(text).entry.root, target)
     assert isinstance(made, KernelSequence)
-    kernel = [call.kernel for call in made.calls if call.when is None][-1]
+    kernel = max((c.kernel for c in made.calls if c.when is None), key=lambda each: each.length)
     product = polling.polled(kernel, polling.Work(1e6, 1), {}).text
     assert "tdpbf16ps" in product
     lines = product.split("\n")
