@@ -338,7 +338,7 @@ class ContractionSequence(FactorCalls):
         """The product where a byte says that the one before was not right, or does not run: where
         it took subnormal numbers for zeros, and that may matter.
         """
-        if self.factors:
+        if self.factors and c.lhs.prologue is None and c.rhs.prologue is None:
             from hlo.backend.kernels.contraction.small_results import can_be_told
 
             if can_be_told(c):

@@ -31,8 +31,9 @@ def can_be_told(c: Contraction) -> bool:
     types = (c.lhs.dtype, c.rhs.dtype, c.out)
     if any(t not in (dt.F32, dt.BF16) for t in types) or c.bounded_side:
         return False
-    looked = reach(c, "lhs") + reach(c, "rhs") + c.batches * c.m * c.n
-    return c.flops >= 2 * _LEAST_REUSE * looked
+    looked = (reach(c, "lhs"), reach(c, "rhs"), c.batches * c.m * c.n)
+    is_long = min(looked) >= _BYTES // dt.BF16.item_bytes  # a vector of any of the types
+    return is_long and c.flops >= 2 * _LEAST_REUSE * sum(looked)
 
 
 def small_results_kernel(c: Contraction, at_most_two: Collection[int]) -> Kernel:
@@ -81,7 +82,7 @@ def _largest(w: Writer, c: Contraction, side: str, array: Value) -> Value:
     return w.cast("bitcast", code, "float")
 
 
-def _over(  # an array is three things
+def _over(
     w: Writer,
     array: Value,
     dtype: DType,

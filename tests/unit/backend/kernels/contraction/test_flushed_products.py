@@ -86,6 +86,48 @@ def test_what_matters_is_in_the_sums(kind: str, low: float, high: float, scale: 
     assert_near(found, e, v)
 
 
+COMPUTED = """HloModule m
+fused {{
+  x = {t}[96,{k}] parameter(0)
+  y = {t}[{k},80] parameter(1)
+  c = {t}[] constant(2)
+  b = {t}[{k},80] broadcast(c), dimensions={{}}
+  p = {t}[{k},80] multiply(y, b)
+  e = {t}[{k},80] exponential(p)
+  ROOT d = {root}
+}}
+ENTRY e {{
+  x = {t}[96,{k}] parameter(0)
+  y = {t}[{k},80] parameter(1)
+  ROOT f = {result} fusion(x, y), kind=kOutput, calls=fused
+}}
+"""
+ROOTS = {
+    "f32[96,80]": "dot(x, e), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    "f32[80,96]": "dot(e, x), lhs_contracting_dims={0}, rhs_contracting_dims={1}",
+}
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+@pytest.mark.parametrize("result", ROOTS)
+@pytest.mark.parametrize("dots", [0.5, 2.0])
+def test_factors_that_are_computed_where_they_are_read(kind: str, result: str, dots: float) -> None:
+    """Of either side, as numbers and as words: results are looked at beside numbers in memory."""
+    machine = assisting()
+    machine = replace(machine, cycles=replace(machine.cycles, bf16_dots=dots))
+    text = COMPUTED.format(t=kind, k=192, root=f"{result} {ROOTS[result]}", result=result)
+    rng = np.random.default_rng(11)
+    form = dt.DTYPES[kind].numpy
+    x = rng.standard_normal((96, 192)).astype(form)
+    y = rng.uniform(-52.0, 1.0, (192, 80)).astype(form)
+    x[3], y[:, 7], y[:, 8] = 1e-39, -45.5, -51.0
+    module = hlo.parse(text)
+    found = hlo.compile(module, machine=machine, threads=2, passes="", cache=False)(x, y)
+    sizes = np.abs(x.astype(np.float64)) @ np.exp(2.0 * y.astype(np.float64))
+    bound = 1e-5 * (sizes if result == "f32[96,80]" else sizes.T) + 192 * 2.0**-150
+    assert np.all(np.abs(found - hlo.evaluate(module, x, y)) <= bound)
+
+
 def test_what_is_not_finite_is_told() -> None:
     rng = np.random.default_rng(8)
     x = rng.uniform(-104.0, 0.0, (M, K)).astype(np.float32)
