@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hlo.analysis.blocks.sums import is_zero
+from hlo.analysis.blocks.sums import is_spread_number, is_zero
 from hlo.analysis.reducers import reducer_of
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
 from hlo.ops.movement import BroadcastAttributes
 from hlo.ops.reduction import ReduceAttributes
 from hlo.ops.table import INDEX_MAPS, opcodes
 
 Value = tuple[Instruction, tuple[int, ...]]  # an instruction, which element of a tuple
 _MOVED = opcodes(INDEX_MAPS)
+_MOST_BETWEEN = 12  # Instructions on the way to a square.
 # Of an op's operands those whose tiny elements make tiny results; of moves all.
 _FROM = {
     "multiply": slice(None), "negate": slice(None), "abs": slice(None), "convert": slice(None),
@@ -79,8 +81,8 @@ def _handed_on(
 
 
 def is_at_most_two(value: Instruction) -> bool:
-    """Whether no element is beyond 2: powers of differences from a greatest number, or the shares
-    that powers have of their sum, which rounding may take beyond 1.
+    """Whether no number is beyond 2: powers of what is not positive, or of differences from a
+    greatest number, or the shares that powers have of their sum, which rounding may take beyond 1.
     """
     while value.opcode == "fusion":
         (callee,) = value.called_computations()
@@ -90,11 +92,48 @@ def is_at_most_two(value: Instruction) -> bool:
             power, total = value.operands
             return power.opcode == "exponential" and _is_reduced(total, power, "add")
         case "exponential":
-            (difference,) = value.operands
-            if difference.opcode != "subtract":
-                return False
-            return _is_reduced(difference.operands[1], difference.operands[0], "maximum")
+            (power,) = value.operands
+            if power.opcode == "subtract":
+                return _is_reduced(power.operands[1], power.operands[0], "maximum")
+            return _is_at_most_zero(power)
     return False
+
+
+def _is_at_most_zero(value: Instruction) -> bool:
+    """Whether no number is positive: squares and the like, their sums and multiples, by the signs
+    on the way to them.
+    """
+    is_turned = False  # Whether what is looked at has to be at least 0.
+    for _ in range(_MOST_BETWEEN):
+        operands = value.operands
+        match value.opcode:
+            case "abs" | "exponential" | "sqrt":
+                return is_turned
+            case "multiply" if operands[0] is operands[1]:
+                return is_turned
+            case "multiply" | "divide":
+                at = 1 if value.opcode == "divide" or is_spread_number(operands[1]) else 0
+                if not is_spread_number(operands[at]):
+                    return False
+                is_turned ^= _number(operands[at]) < 0.0
+                value = operands[1 - at]
+            case "negate":
+                is_turned, (value,) = not is_turned, operands
+            case "reduce" if reducer_of(value).opcodes == ("add",) and is_zero(operands[1]):
+                value = operands[0]
+            case opcode if opcode in _MOVED and len(operands) == 1:
+                (value,) = operands
+            case _:
+                return False
+    return False
+
+
+def _number(value: Instruction) -> float:
+    """The number that a constant is everywhere."""
+    constant = value.operands[0] if value.opcode == "broadcast" else value
+    literal = constant["literal"]
+    assert isinstance(literal, Literal), "a scalar constant's"
+    return float(literal.array)
 
 
 def _is_reduced(value: Instruction, elements: Instruction, opcode: str) -> bool:

@@ -1,7 +1,9 @@
 """Which values may have subnormal elements: powers of e, and what hands them on."""
 
+import pytest
+
 import hlo
-from hlo.analysis.underflow import underflowing
+from hlo.analysis.underflow import is_at_most_two, underflowing
 
 TEXT = """HloModule m
 pair {
@@ -40,3 +42,62 @@ def test_what_powers_hand_on() -> None:
         ("e", ()), ("t", (1,)), ("f", (1,)), ("g1", ()), ("w", ()), ("p", ()), ("m", ()), ("r", ()),
         ("l", ()), ("d", ()), ("sum", ()),
     }  # fmt: skip
+
+
+POWERS = """HloModule m
+add {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }}
+max {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b) }}
+ENTRY e {{
+  x = f32[6,8,4] parameter(0)
+  c = f32[] constant({number})
+  b = f32[6,8,4] broadcast(c), dimensions={{}}
+  zero = f32[] constant(0)
+  low = f32[] constant(-inf)
+  m = f32[6,8] reduce(x, low), dimensions={{2}}, to_apply=max
+  mb = f32[6,8,4] broadcast(m), dimensions={{0,1}}
+  mt = f32[6,8,4] broadcast(m), dimensions={{0,1}}
+  d = f32[6,8,4] subtract(x, mb)
+  square = f32[6,8,4] multiply(x, x)
+  s = f32[6,8,4] {power}
+  ROOT e = f32[6,8,4] exponential(s)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("power", "number", "holds"),
+    [
+        ("subtract(x, mb)", "1", True),
+        ("subtract(mb, x)", "1", False),
+        ("negate(square)", "1", True),
+        ("multiply(square, b)", "-0.5", True),
+        ("multiply(square, b)", "0.5", False),
+        ("multiply(b, square)", "-0.5", True),
+        ("divide(square, b)", "-2", True),
+        ("divide(square, b)", "2", False),
+        ("divide(b, square)", "-2", False),
+        ("multiply(x, square)", "-2", False),
+        ("negate(x)", "1", False),
+        ("copy(d)", "1", False),
+    ],
+)
+def test_powers_that_are_known_to_be_at_most_two(power: str, number: str, *, holds: bool) -> None:
+    module = hlo.parse(POWERS.format(power=power, number=number))
+    assert is_at_most_two(module.entry.root) == holds
+
+
+def test_shares_of_a_sum_are_at_most_two() -> None:
+    text = POWERS.format(power="subtract(x, mb)", number="1")
+    head, tail = text.split("  ROOT e = ")
+    for start, holds in (("zero", True), ("low", False)):
+        share = f"""  e = {tail.split(")")[0]})
+  t = f32[6,8] reduce(e, {start}), dimensions={{2}}, to_apply=add
+  tb = f32[6,8,4] broadcast(t), dimensions={{0,1}}
+  ROOT p = f32[6,8,4] divide(e, tb)
+}}
+"""
+        assert is_at_most_two(hlo.parse(head + share).entry.root) == holds

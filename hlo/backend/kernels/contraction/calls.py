@@ -92,20 +92,24 @@ class Calls:
         )
         return self._flagged(c, checks, is_early=is_early, before=before)
 
+    def at_most_two(self) -> list[int]:
+        """The places of factors that are known to be."""
+        from hlo.analysis.underflow import is_at_most_two
+
+        return [place for place, factor in self.factors.items() if is_at_most_two(factor)]
+
     def flagged_small(self, c: Contraction, when: int | None = None) -> int:
         """A byte that says whether results are small beside what they may miss where subnormal
         numbers count as zeros. when: one that says whether to look at all.
         """
         # Only products of factors with subnormal numbers ask.
-        from hlo.analysis.underflow import is_at_most_two
         from hlo.backend.kernels.contraction.small_results import small_results_kernel
 
         flag, first = self.cleared(), len(self.calls)
         shown = partial(Plan, ("check: whether results are large beside what they may miss",))
         places = (c.lhs.buffer, c.rhs.buffer, c.out_buffer, flag)
         starts = start_buffers([c.lhs, c.rhs])
-        known = [place for place, factor in self.factors.items() if is_at_most_two(factor)]
-        self.call(small_results_kernel(c, known), shown, *places, *starts)
+        self.call(small_results_kernel(c, self.at_most_two()), shown, *places, *starts)
         if when is not None:
             self.only_if(when, first)
         return flag

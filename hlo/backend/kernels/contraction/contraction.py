@@ -76,7 +76,7 @@ def contraction_kernels(
         # Only some machines' subnormal numbers are worth looking for.
         from hlo.backend.kernels.contraction.flushed_products import flushing_mode, with_flushed
 
-        if (mode := flushing_mode(instruction, c, target)) is not None:
+        if (mode := flushing_mode(sequence, instruction, c)) is not None:
             return with_flushed(sequence, c, mode)
     return sequence.finished(c)
 

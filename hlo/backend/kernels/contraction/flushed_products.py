@@ -20,21 +20,24 @@ from hlo.backend.ir.functions import BEGIN, BUFFERS, END
 from hlo.backend.ir.kernel import Kernel, KernelSequence
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.generic import FloatMode
-from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.problem.axes import Contraction
 from hlo.backend.kernels.contraction.sequence import ContractionSequence
 from hlo.backend.kernels.contraction.small_results import can_be_told
 from hlo.backend.loops.schedule import Plan
+from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 
 _TYPE = vector_of("float", 16)  # of vectors that are looked at
 
 
-def flushing_mode(dot: Instruction, c: Contraction, target: Target) -> FloatMode | None:
+def flushing_mode(
+    sequence: ContractionSequence, dot: Instruction, c: Contraction
+) -> FloatMode | None:
     """The mode in which the product is likely to gain; None: it is not."""
+    target = sequence.target
     if not target.machine.cycles.assist or target.mode != "strict" or target.is_small:
         return None
-    if not can_be_told(c):
+    if not can_be_told(c, sequence.at_most_two()):
         return None
     around = dot.computation
     if around is None or not any((o, ()) in underflowing(around) for o in dot.operands):
@@ -48,19 +51,22 @@ def with_flushed(sequence: ContractionSequence, c: Contraction, mode: FloatMode)
     """The kernels of the product in that mode, and those that make it once more. What computes a
     factor runs before them: in that mode it would be another one.
     """
+    factors = tuple(sequence.factors.values())
     for side in ("lhs", "rhs"):
         c = sequence.in_memory(c, side)
+    sequence.factors = dict(zip((c.lhs.buffer, c.rhs.buffer), factors, strict=False))
     first = len(sequence.calls)
     made = sequence.finished(c)
     own = [call for call in sequence.calls[first:] if not call.is_early]
     if any(call.when is not None for call in own):
-        return made  # it is chosen by other flags
-    sequence.calls[first:] = [
-        call if call.is_early else replace(call, kernel=_flushed(call.kernel, mode))
-        for call in sequence.calls[first:]
-    ]
-    for call in sequence.calls[first:]:
-        sequence.target.shown(call.kernel, partial(Plan, ("with zeros for subnormal numbers",)))
+        if c.lhs.dtype is dt.BF16 or c.rhs.dtype is dt.BF16:
+            return made  # Words, which take zeros for subnormal numbers already.
+        own = [call for call in own if call.when is not None]  # of all that is said to be zero
+    for n, call in enumerate(sequence.calls[first:], first):
+        if call.kernel.flops and not call.is_early:  # a product, no check or copy
+            kernel = _flushed(call.kernel, mode)
+            sequence.target.shown(kernel, partial(Plan, ("with zeros for subnormal numbers",)))
+            sequence.calls[n] = replace(call, kernel=kernel)
     small = sequence.flagged_small(c)
     cleared = len(sequence.calls)
     again = sequence.flagged(c, [("lhs", c.lhs.buffer), ("rhs", c.rhs.buffer)])

@@ -341,7 +341,7 @@ class ContractionSequence(FactorCalls):
         if self.factors and c.lhs.prologue is None and c.rhs.prologue is None:
             from hlo.backend.kernels.contraction.small_results import can_be_told
 
-            if can_be_told(c):
+            if can_be_told(c, self.at_most_two()):
                 flag = self.flagged_small(c, when=flag)
         fast, sums = len(self.calls), self.sums
         plan = planned_small(c, ring)

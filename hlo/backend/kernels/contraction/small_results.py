@@ -26,14 +26,19 @@ _BYTES = 64  # Of a vector.
 _LEAST_REUSE = 24
 
 
-def can_be_told(c: Contraction) -> bool:
-    """Whether the results are there to be looked at, and that takes little beside the product."""
+def can_be_told(c: Contraction, at_most_two: Collection[int]) -> bool:
+    """Whether the results are there to be looked at, and that takes little beside the product.
+    at_most_two: the buffers of factors that are.
+    """
     types = (c.lhs.dtype, c.rhs.dtype, c.out)
-    if any(t not in (dt.F32, dt.BF16) for t in types) or c.bounded_side:
+    is_partial = c.bounded_side not in ("", "depth")
+    if any(t not in (dt.F32, dt.BF16) for t in types) or c.adds or is_partial:
         return False
-    looked = (reach(c, "lhs"), reach(c, "rhs"), c.batches * c.m * c.n)
-    is_long = min(looked) >= _BYTES // dt.BF16.item_bytes  # a vector of any of the types
-    return is_long and c.flops >= 2 * _LEAST_REUSE * sum(looked)
+    sizes = {c.lhs.buffer: reach(c, "lhs"), c.rhs.buffer: reach(c, "rhs")}
+    count = c.batches * c.m * c.n
+    looked = count + sum(size for place, size in sizes.items() if place not in at_most_two)
+    is_long = min(count, *sizes.values()) >= _BYTES // dt.BF16.item_bytes  # vectors of any type
+    return is_long and c.flops >= 2 * _LEAST_REUSE * looked
 
 
 def small_results_kernel(c: Contraction, at_most_two: Collection[int]) -> Kernel:

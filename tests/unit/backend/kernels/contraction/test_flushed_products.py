@@ -128,6 +128,41 @@ def test_factors_that_are_computed_where_they_are_read(kind: str, result: str, d
     assert np.all(np.abs(found - hlo.evaluate(module, x, y)) <= bound)
 
 
+TRIANGLE = """HloModule m
+ENTRY e {
+  x = f32[256,256] parameter(0)
+  v = f32[256,64] parameter(1)
+  e = f32[256,256] exponential(x)
+  i = s32[256,256] iota(), iota_dimension=0
+  j = s32[256,256] iota(), iota_dimension=1
+  w = pred[256,256] compare(i, j), direction=GE
+  z = f32[] constant(0)
+  b = f32[256,256] broadcast(z), dimensions={}
+  p = f32[256,256] select(w, e, b)
+  ROOT d = f32[256,64] dot(p, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+@pytest.mark.parametrize(("low", "scale"), [(-104.0, 1.0), (-104.0, 1e30), (-20.0, 1e-42)])
+def test_triangles_of_tails(low: float, scale: float) -> None:
+    """Products of the parts that are not zero, and of all where that is not so."""
+    module = hlo.parse(TRIANGLE)
+    rng = np.random.default_rng(12)
+    x = rng.uniform(low, low + 20.0, (256, 256)).astype(np.float32)
+    v = (rng.standard_normal((256, 64)) * scale).astype(np.float32)
+    found = for_threads(module, threads=2, machine=assisting())(x, v)
+    v[200, 5] = np.inf
+    told = hlo.compile(module, machine=assisting(), cache=False)(x, v)
+    assert np.array_equal(np.isnan(told), np.isnan(hlo.evaluate(module, x, v)))
+    v[200, 5] = 0.0
+    p = np.tril(np.exp(x.astype(np.float64)))
+    sizes = np.abs(v.astype(np.float64))
+    bound = 1e-4 * (p @ sizes) + 2.0**-149 * (sizes.sum(0) + 256)  # powers are rounded, too
+    expected = p @ v.astype(np.float64)
+    assert np.all((np.abs(found - expected) <= bound)[:, :5])
+
+
 def test_what_is_not_finite_is_told() -> None:
     rng = np.random.default_rng(8)
     x = rng.uniform(-104.0, 0.0, (M, K)).astype(np.float32)
