@@ -57,3 +57,8 @@ OTHERS: dict[str, Machine] = {
         cycles=_cycles(operations=1, loads=4, latency=1, load_latency=1, window=5000),
     ),
 }
+
+
+def assisting() -> Machine:
+    """This machine, as if it left subnormal numbers to microcode."""
+    return replace(HOST, cycles=replace(HOST.cycles, assist=130))

@@ -62,7 +62,7 @@ def divided(
             with nest.at(nest.depth_of(y)):
                 divisors[y] = known(nest.w, y) if y.is_constant else prepared(nest.w, y)
     own = [divisors[y] for y in ys]
-    waits = bool(nest.target.machine.cycles.assist) and nest.target.mode == "strict"
+    waits = nest.target.waits_for_subnormals
     results = quotients(nest.w, [x for x in xs if isinstance(x, Value)], own, on_doubles=waits)
     dtype = instruction.shape.dtype
     return [types.rounded(nest.w, nest.target, q, dtype, has_short_nans=True) for q in results]

@@ -66,6 +66,11 @@ class Target(Struct, frozen=True):
         return isa_of(self.machine)
 
     @property
+    def waits_for_subnormals(self) -> bool:
+        """Whether the mode keeps subnormal numbers, and the machine takes an assist for them."""
+        return bool(self.machine.cycles.assist) and self.mode == "strict"
+
+    @property
     def of_library(self) -> Target:
         """The same for functions that no program decides: without what is of one program. What is
         remembered of it serves all programs, and keeps none of them.

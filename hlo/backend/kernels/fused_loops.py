@@ -153,8 +153,7 @@ def _has_loops(instruction: Instruction) -> bool:
 def _underflows_in(instruction: Instruction, target: Target) -> Computation | None:
     """The computation around, if powers of e in it may keep the machine waiting."""
     around = instruction.computation
-    is_exact = target.mode == "strict" and not target.is_small
-    if not target.machine.cycles.assist or not is_exact or around is None:
+    if not target.waits_for_subnormals or target.is_small or around is None:
         return None
     return around if around.fact(_has_powers) else None
 

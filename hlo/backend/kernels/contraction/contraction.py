@@ -72,7 +72,7 @@ def contraction_kernels(
     if epilogue is None:
         places = c.lhs.buffer, c.rhs.buffer
         sequence.factors = dict(zip(places, instruction.operands, strict=True))
-    if epilogue is None and target.machine.cycles.assist:
+    if epilogue is None and target.waits_for_subnormals:
         # Only some machines' subnormal numbers are worth looking for.
         from hlo.backend.kernels.contraction.flushed_products import flushing_mode, with_flushed
 

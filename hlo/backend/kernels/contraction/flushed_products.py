@@ -35,7 +35,7 @@ def flushing_mode(
 ) -> FloatMode | None:
     """The mode in which the product is likely to gain; None: it is not."""
     target = sequence.target
-    if not target.machine.cycles.assist or target.mode != "strict" or target.is_small:
+    if target.is_small:
         return None
     if not can_be_told(c, sequence.at_most_two()):
         return None

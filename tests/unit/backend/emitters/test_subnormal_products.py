@@ -8,8 +8,9 @@ import hlo
 from hlo.driver import emit_stage, host_machine
 from hlo.ir import dtype as dt
 from hlo.ir.module import Module
-from hlo.machine import Machine, named
+from hlo.machine import named
 from tests.support.by_threads import for_threads
+from tests.support.other_machines import assisting
 
 PROGRAM = """HloModule m
 ENTRY e {{
@@ -37,12 +38,6 @@ ENTRY e {{
   ROOT s = f32[{m}] reduce(p, z), dimensions={{1}}, to_apply=add
 }}
 """
-
-
-def assisting() -> Machine:
-    """This machine, as if it left subnormal numbers to microcode."""
-    host = host_machine()
-    return replace(host, cycles=replace(host.cycles, assist=130))
 
 
 def drawn(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:

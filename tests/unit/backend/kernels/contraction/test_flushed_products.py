@@ -10,8 +10,9 @@ import hlo
 from hlo.driver import emit_stage, host_machine
 from hlo.ir import dtype as dt
 from hlo.ir.module import Module
-from hlo.machine import Machine, named
+from hlo.machine import named
 from tests.support.by_threads import for_threads
+from tests.support.other_machines import assisting
 
 PRODUCT = """HloModule m
 ENTRY e {{
@@ -47,12 +48,6 @@ ENTRY e {{
 }}
 """  # noqa: E501
 M, K, N = 96, 130, 80
-
-
-def assisting() -> Machine:
-    """This machine, as if it left subnormal numbers to microcode."""
-    host = host_machine()
-    return replace(host, cycles=replace(host.cycles, assist=130))
 
 
 def product(kind: str = "f32") -> Module:
