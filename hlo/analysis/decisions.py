@@ -43,7 +43,8 @@ class Decisions(Struct, frozen=True, omit_defaults=True):
     of other columns comes to nothing, as mask skipping has proved, and guards have found out.
     bounded: of a member of a block, the dimension of which it has what the block's rows see alone
     (-1: of all of them it has all). sums: what a reduce or dot adds up there: COLUMNS, a bounded
-    dimension; ROWS, another one, to what has been added up before.
+    dimension; ROWS, another one, to what has been added up before. underflows: of a block's
+    parameter, that it is likely to have subnormal elements (underflow.py).
     """
 
     block: tuple[int, ...] = ()
@@ -54,6 +55,7 @@ class Decisions(Struct, frozen=True, omit_defaults=True):
     seen: Seen | None = None
     bounded: int = -1
     sums: str = ""
+    underflows: bool = False
 
 
 class _Config(Struct, frozen=True):

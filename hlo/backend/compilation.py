@@ -28,6 +28,7 @@ from hlo.backend.linking.installing import HandlerRecords, link, result_shape
 from hlo.backend.linking.jit import PERF_MAP
 from hlo.backend.linking.link_table import LinkTable
 from hlo.backend.linking.tabulation import link_table
+from hlo.backend.loops.expression import waits_in
 from hlo.backend.planning.allocations import BufferPlan
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.families import kernel_makers
@@ -148,7 +149,13 @@ class Compilation:
     @cached_property
     def schedule(self) -> Schedule:
         """The order of instructions."""
-        return schedule(self.static)
+        module = self.static
+        if waits_in(module.entry, self.target):
+            # Few programs underflow.
+            from hlo.backend.planning.epilogues_apart import with_epilogues_apart
+
+            module = with_epilogues_apart(module, self.target)
+        return schedule(module)
 
     @cached_property
     def implementations(self) -> Implementations:

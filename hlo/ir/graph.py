@@ -117,6 +117,22 @@ def callers(module: Module) -> dict[Computation, list[Instruction]]:
     return found
 
 
+def callers_below(entry: Computation) -> dict[Computation, list[Instruction]]:
+    """What calls each computation, of those that a computation calls, directly or not; none calls
+    the computation itself.
+    """
+    found: dict[Computation, list[Instruction]] = {entry: []}
+    waiting = [entry]
+    while waiting:
+        for call in calls(waiting.pop()):
+            for callee in call.called_computations():
+                if callee not in found:
+                    found[callee] = []
+                    waiting.append(callee)
+                found[callee].append(call)
+    return found
+
+
 def reachable_computations(module: Module) -> set[Computation]:
     """The entry and all that it calls, directly or not."""
     found = {module.entry}

@@ -205,10 +205,21 @@ class _LaneLoop:
                 case "copy" | "reshape" | "broadcast":
                     values[member] = values[member.operands[0]]
                 case _:
-                    kinds = [o.shape.dtype for o in member.operands]
                     operands = [values[o] for o in member.operands]
-                    values[member] = apply(self.nest, member, operands, kinds)
+                    values[member] = self._applied(member, operands)
         return values
+
+    def _applied(self, member: Instruction, operands: Sequence[Lanes]) -> Lanes:
+        expression = self.elemental.expression
+        if expression.underflows_in is not None:
+            from hlo.backend.emitters import subnormal_products  # few programs underflow
+
+            lists = ([lanes] for lanes in operands)
+            found = subnormal_products.computed(self.nest, expression, member, *lists)
+            if found is not None:
+                return found[0]
+        kinds = [o.shape.dtype for o in member.operands]
+        return apply(self.nest, member, operands, kinds)
 
     def _looked_up(
         self, gather: Instruction, values: dict[Instruction, Lanes], number: int

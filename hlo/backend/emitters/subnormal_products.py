@@ -18,16 +18,19 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from hlo.analysis.underflow import underflowing
+from hlo.analysis.tails import tails
+from hlo.analysis.underflow import high_powers
 from hlo.backend.ir.records import Arithmetic
-from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.expression import Expression
 from hlo.ir import dtype as dt
+from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
+from hlo.ops.effects import with_callees
 
 
 class _Form(Struct, frozen=True):
@@ -40,8 +43,32 @@ class _Form(Struct, frozen=True):
 
 # A denominator is rarely subnormal; bf16 has a division of its own (uniform_division.py).
 _FORMS = {"multiply": _Form("fmul", 2, (dt.F32, dt.BF16)), "divide": _Form("fdiv", 1, (dt.F32,))}
-_MANY = 512  # For fewer elements the code is not worth its compilation.
+_MANY = 512  # For fewer elements, once in a run, the code is not worth its compilation.
+_TINY = 0x3F800000 + 0x01000000  # The sum of the codes of 1 and 2^-125.
 _NOTE = "subnormal"  # What is noted of a vector: an i1, whether some lane of it, or beside it, is.
+
+
+def looks(instruction: Instruction, around: Computation) -> bool:
+    """Whether the kernel of an instruction has such products or quotients."""
+    members = with_callees(instruction)
+    return any(_asked(member, around) or _is_high_power(member) for member in members)
+
+
+def _asked(instruction: Instruction, around: Computation) -> list[int]:
+    """Of its operands those that are likely to underflow."""
+    form = _FORMS.get(instruction.opcode)
+    if form is None or instruction.shape.dtype not in form.types:
+        return []
+    found = tails(around)
+    return [n for n, o in enumerate(instruction.operands[: form.asked]) if (o, ()) in found]
+
+
+def _is_high_power(instruction: Instruction) -> bool:
+    around = instruction.computation
+    form = _FORMS.get(instruction.opcode)
+    if around is None or form is None or instruction.shape.dtype not in form.types:
+        return False
+    return instruction in high_powers(around)
 
 
 def computed(
@@ -52,19 +79,22 @@ def computed(
     operands: of each of the two the lanes, as many as there are results.
     """
     around, dtype = expression.underflows_in, instruction.shape.dtype
-    form = _FORMS.get(instruction.opcode)
-    if around is None or form is None or dtype not in form.types or instruction.shape.size < _MANY:
+    if around is None or (expression.runs_once and instruction.shape.size < _MANY):
         return None
-    tails = underflowing(around)
-    asked = instruction.operands[: form.asked]
-    places = [n for n, o in enumerate(asked) if (o, ()) in tails]
+    is_power = _is_high_power(instruction)
+    places = [0, 1] if is_power else _asked(instruction, around)
     if not places:
         return None
+    form = _FORMS[instruction.opcode]
     w = nest.w
     pairs = [_of_one_length(w, *pair) for pair in zip(*operands, strict=True)]
     flag = _some_is_subnormal(nest, dict.fromkeys(pair[n] for pair in pairs for n in places))
     if flag is None:
         return None
+    # Of two such factors, too, where a loop has met some before (kernels/versions.py).
+    is_likely = form.opcode == "fmul" and len(places) == 2 and expression.is_careful
+    if is_power or is_likely:
+        flag = w.any_lane(flag, *(_is_tiny(w, *pair) for pair in pairs))
     results = _either_way(nest, form.opcode, pairs, flag)
     if not dtype.is_narrow_float:
         return list(results)
@@ -90,6 +120,18 @@ def _some_is_subnormal(nest: Nest, vectors: Iterable[Value]) -> Value | None:
             w.note(vector, _NOTE, flag)
         flags[flag] = None
     return w.any_lane(*flags)
+
+
+def _is_tiny(w: Writer, x: Value, y: Value) -> Value:
+    """Of each lane, whether the product is below 2^-125 or little above, and no factor is zero: by
+    the sum of the codes, which are logarithms but for a twelfth.
+    """
+    words = vector_of("i32", x.lanes)
+    halves = []
+    for factor in (x, y):
+        twice = w.binary("shl", w.cast("bitcast", factor, words), w.int(1, words))
+        halves.append(w.binary("lshr", w.binary("sub", twice, w.int(2, words)), w.int(2, words)))
+    return w.compare("icmp ult", w.binary("add", *halves), w.int(_TINY >> 1, words))
 
 
 def _either_way(

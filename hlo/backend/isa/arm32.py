@@ -19,6 +19,7 @@ class _Status:
 
     usual = 0
     flushing = 1 << 24
+    met = 0
 
     def save(self, w: Writer, slot: Value) -> None:
         w.store(w.call_declared("llvm.arm.get.fpscr", type="i32"), slot, 4)

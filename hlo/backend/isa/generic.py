@@ -61,11 +61,13 @@ class UpperHalves(Protocol):
 
 class FloatMode(Protocol):
     """The thread's floating-point mode, in 32 bits of memory. usual: as threads begin; flushing:
-    the bits by which subnormal results and operands are zeros.
+    the bits by which subnormal results and operands are zeros; met: those that an operation sets,
+    for good, which has met a subnormal operand or lost bits of a subnormal result; 0: none.
     """
 
     usual: int
     flushing: int
+    met: int
 
     def save(self, w: Writer, slot: Value) -> None:
         """The mode to memory."""

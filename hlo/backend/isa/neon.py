@@ -42,6 +42,7 @@ class _Control:
 
     usual = 0
     flushing = 1 << 24
+    met = 0  # FPSR has them.
 
     def save(self, w: Writer, slot: Value) -> None:
         bits = w.call_declared("llvm.aarch64.get.fpcr", type="i64")

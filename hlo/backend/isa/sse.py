@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 
 class _ControlStatus:
-    """MXCSR. Masked exceptions are 0x1f80; flush to zero is bit 15, denormals are zeros bit 6."""
+    """MXCSR. Masked exceptions are 0x1f80; flush to zero is bit 15, denormals are zeros bit 6; what
+    was met is a denormal operand (bit 1) or an underflow (bit 4).
+    """
 
     usual = 0x1F80
     flushing = 0x8040
+    met = 0x0012
 
     def save(self, w: Writer, slot: Value) -> None:
         w.call_declared("llvm.x86.sse.stmxcsr", slot)

@@ -21,6 +21,9 @@ class Listener(Protocol):
     def enter(self, text: str, schedule: Any, record: Any = None) -> None:
         """The schedule of the kernel with a text, and what its emission opened."""
 
+    def enter_same(self, text: str, other: str) -> None:
+        """The schedule of a kernel that is another one's."""
+
 
 class Made(Struct, eq=False):
     """Kernels by what they are for, which all blocks of a program share; `numbers`: what says that

@@ -37,7 +37,7 @@ from hlo.backend.lanes.nest import Nest
 from hlo.backend.loops import costs
 from hlo.backend.loops.chains import table_of
 from hlo.backend.loops.choose import schedules_of
-from hlo.backend.loops.expression import Expression, Leaf, moved_as
+from hlo.backend.loops.expression import Expression, Leaf, moved_as, waits_in
 from hlo.backend.loops.in_place import in_place_pairs, with_repeats
 from hlo.backend.loops.outputs import outputs_of
 from hlo.backend.loops.own_leaves import own_leaves
@@ -61,19 +61,48 @@ def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
         from hlo.analysis.blocks.seen_columns import is_told  # of blocks of scores alone
 
         if not is_told(instruction):
-            return _made(instruction, replace(target, is_bounded=False))[0]
-        made, kept = _made(instruction, target)
+            return _in_versions(instruction, replace(target, is_bounded=False))
+        made, kept = _made(instruction, target, underflows_in(instruction, target))
         if kept.issuperset(m for m in with_callees(instruction) if decisions_of(m).sums == COLUMNS):
             return made
-    return _made(instruction, replace(target, is_bounded=False))[0]
+    return _in_versions(instruction, replace(target, is_bounded=False))
 
 
-def _made(instruction: Instruction, target: Target) -> tuple[Kernel, set[Instruction]]:
+def _in_versions(instruction: Instruction, target: Target) -> Kernel:
+    """The kernel; one that a loop calls in a version for subnormal numbers, too."""
+    around, mode = underflows_in(instruction, target), target.isa.float_mode
+    if around is None or mode is None or not mode.met or target.runs_once:
+        return _made(instruction, target, around)[0]
+    # Few programs underflow.
+    from hlo.analysis.flow import is_body
+    from hlo.backend.emitters.subnormal_products import looks
+    from hlo.backend.kernels.versions import of_two
+
+    if not is_body(around) or not looks(instruction, around):
+        return _made(instruction, target, around)[0]
+    usual = _made(instruction, target, None)[0]
+    unseen = replace(target, schedules=None)
+    careful = _made(instruction, unseen, around, is_careful=True)[0]
+    if careful.text == usual.text:
+        return usual
+    made = of_two(usual, careful, mode)
+    if target.schedules is not None:
+        target.schedules.enter_same(made.text, usual.text)
+    return made
+
+
+def _made(
+    instruction: Instruction,
+    target: Target,
+    around: Computation | None,
+    *,
+    is_careful: bool = False,
+) -> tuple[Kernel, set[Instruction]]:
     """The kernel, and of a bounded one the reductions that keep to the bounds."""
     expression, lanes = Expression(target), lanes_of(instruction, target)
     expression.is_raw = _only_moves(instruction)
     expression.runs_once = target.runs_once and not _has_loops(instruction)
-    expression.underflows_in = _underflows_in(instruction, target)
+    expression.underflows_in, expression.is_careful = around, is_careful
     count = enter_operands(expression, instruction)
     outputs = outputs_of(expression, instruction, count)
     said = decisions_of(instruction).loop_order
@@ -150,17 +179,12 @@ def _has_loops(instruction: Instruction) -> bool:
     return any(m.opcode == "while" for m in with_callees(instruction))
 
 
-def _underflows_in(instruction: Instruction, target: Target) -> Computation | None:
-    """The computation around, if powers of e in it may keep the machine waiting."""
+def underflows_in(instruction: Instruction, target: Target) -> Computation | None:
+    """The computation around, if numbers in it may underflow and keep the machine waiting."""
     around = instruction.computation
-    if not target.waits_for_subnormals or target.is_small or around is None:
+    if around is None or target.is_small or not waits_in(around, target):
         return None
-    return around if around.fact(_has_powers) else None
-
-
-def _has_powers(computation: Computation) -> bool:
-    members = (m for i in computation.instructions for m in with_callees(i))
-    return any(m.opcode == "exponential" for m in members)
+    return around
 
 
 def lanes_of(instruction: Instruction, target: Target) -> int:

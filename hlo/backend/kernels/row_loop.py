@@ -19,7 +19,12 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.fused_loops import enter_operands, function_of, lanes_of
+from hlo.backend.kernels.fused_loops import (
+    enter_operands,
+    function_of,
+    lanes_of,
+    underflows_in,
+)
 from hlo.backend.kernels.stored import enter_outputs, memory_of, store
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.loops.choose_row_loop import RowLoopSchedule, choose_row_loop
@@ -37,6 +42,7 @@ def row_loop_kernel(instruction: Instruction, target: Target) -> Kernel | None:
         return None
     w = Writer()
     elemental = elemental_of(Nest(w, target), lanes)
+    elemental.expression.underflows_in = underflows_in(instruction, target)
     count = enter_operands(elemental.expression, instruction)
     outputs = outputs_of(elemental.expression, instruction, count)
     elemental.enter_leaves()

@@ -204,7 +204,8 @@ def on_doubles(w: Writer, opcode: str, x: Value, y: Value) -> Value:
     None of the numbers is subnormal as a double. A product is exact (48 of 53 bits), and a quotient
     has more than twice a float's bits and two (Figueroa, When is double rounding innocuous?, 1995),
     so that narrowing it, for which processors have no assist, rounds as the float's operation.
+    LLVM knows that, too, and would make the float's operation of it but for the fence.
     """
     type = vector_of("double", x.lanes)
     wide = w.binary(opcode, w.cast("fpext", x, type), w.cast("fpext", y, type))
-    return w.cast("fptrunc", wide, x.type)
+    return w.cast("fptrunc", w.intrinsic("llvm.arithmetic.fence", type, wide), x.type)

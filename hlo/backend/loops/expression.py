@@ -36,6 +36,15 @@ def unsupported(instruction: Instruction, why: str = "in a loop kernel") -> HloE
     return HloError("unsupported", f"{instruction.opcode} {why}", instruction.span)
 
 
+def waits_in(computation: Computation, target: Target) -> bool:
+    """Whether the machine does so, and numbers of the computation's program may be subnormal."""
+    if not target.waits_for_subnormals:
+        return False
+    from hlo.analysis.underflow import may_underflow  # of some machines
+
+    return may_underflow(computation)
+
+
 class Leaf(Struct, frozen=True):
     """An array in memory: element type as it lies there, how many, its entry in the table (-1: it
     has none).
@@ -75,7 +84,7 @@ class Expression:
     alone. is_raw: elements are moved only, so that they are seen as their bits. runs_once:
     whether a run of the program computes each of them once at the most. underflows_in: the
     computation that the kernel's instruction stands in, if its products may be subnormal, and keep
-    the machine waiting.
+    the machine waiting. is_careful: whether the kernel runs where some have been.
     """
 
     def __init__(self, target: Target) -> None:
@@ -86,6 +95,7 @@ class Expression:
         self.is_raw = False
         self.runs_once = False
         self.underflows_in: Computation | None = None
+        self.is_careful = False
         self.chains: dict[Instruction, Chain | None] = {}  # what is looked up, as far as asked
         self._starts: dict[object, Expr] = {}
 

@@ -76,6 +76,11 @@ class Schedules:
         if record is not None:
             self.opened.setdefault(text, record.loops)
 
+    def enter_same(self, text: str, other: str) -> None:
+        """A kernel's that calls another one, whose loops are its own."""
+        self.of.setdefault(text, self.of[other])
+        self.opened.setdefault(text, self.opened[other])
+
 
 def opened(low: object, high: object, step: int, inner: Steps) -> Opened:
     """A loop between two bounds, numbers where they are known."""

@@ -39,6 +39,7 @@ from hlo.backend.ir.named import Named
 from hlo.backend.ir.records import Alloca
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
+from hlo.backend.loops.expression import waits_in
 from hlo.backend.loops.schedule import Plan
 from hlo.backend.planning.allocations import AllocationKind, BufferPlan
 from hlo.backend.planning.block_parts import with_parts
@@ -57,6 +58,7 @@ from hlo.backend.planning.program import Program
 from hlo.backend.planning.schedule import schedule
 from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.backend.planning.steps import program_of
+from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.machine import Machine
@@ -80,11 +82,11 @@ def blocked_kernels(
     block = block_of(instruction)
     if block is None:
         return None
-    body = cut_computation(callee, block)
+    body = _cut(callee, block, target)
     bounds = bounds_of(callee, body, block)
     planned = _planned(body, target, makers, bounds)
     if planned is None and bounds is not None:
-        body, bounds = cut_computation(callee, block), None
+        body, bounds = _cut(callee, block, target), None
         planned = _planned(body, target, makers, bounds)
     if planned is None:
         return None
@@ -119,6 +121,16 @@ def blocked_kernels(
     )
 
 
+def _cut(callee: Computation, block: Block, target: Target) -> CutBody:
+    """The computation of one block, with what is known of its parameters."""
+    body = cut_computation(callee, block)
+    if waits_in(callee, target):
+        from hlo.analysis.tails import tell  # few programs underflow
+
+        tell(body.computation, callee)
+    return body
+
+
 def _planned(
     body: CutBody, target: Target, makers: KernelMakers, bounds: Bounds | None
 ) -> BufferPlan | None:
@@ -126,6 +138,10 @@ def _planned(
     keeps to bounds where it has to.
     """
     module, whole = _module_of(body), whole_parameters(body)
+    if waits_in(body.computation, target):
+        from hlo.backend.planning.epilogues_apart import set_epilogues_apart  # as above
+
+        set_epilogues_apart(body.computation, target)
     order = schedule(module)
     own = replace(target, is_bounded=bounds is not None)
     known = implementations(

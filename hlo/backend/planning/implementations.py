@@ -31,6 +31,7 @@ from hlo.backend.ir.kernel import (
     Prepared,
 )
 from hlo.backend.isa.target import Made, Target
+from hlo.backend.loops.expression import waits_in
 from hlo.backend.planning.schedule import Schedule, Source
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
@@ -99,7 +100,8 @@ def implementations(
             if opcode in SOURCES or opcode in CONTROL or is_forwarding(instruction):
                 continue
             leaves = of(instruction)
-            key = fingerprints.of(instruction), leaves, target.is_bounded, once
+            tails = _tails(instruction, target)
+            key = fingerprints.of(instruction), leaves, target.is_bounded, once, tails
             implementation = known.get(key)
             if implementation is None:
                 implementation = implement(instruction, own, makers, leaves)
@@ -108,6 +110,17 @@ def implementations(
             if hears is not None and isinstance(implementation, KernelSequence):
                 hears(instruction, implementation)
     return found
+
+
+def _tails(instruction: Instruction, target: Target) -> tuple[bool, ...]:
+    """Of each operand whether it is likely to have subnormal elements."""
+    around = instruction.computation
+    if around is None or not waits_in(around, target):
+        return ()
+    from hlo.analysis.tails import tails  # few programs underflow
+
+    found = tails(around)
+    return tuple((o, ()) in found for o in instruction.operands) if found else ()
 
 
 def implement(

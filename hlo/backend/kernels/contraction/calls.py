@@ -40,6 +40,15 @@ class Calls:
         """Where the next temporary will be."""
         return self._first + len(self.temporaries)
 
+    def temporary(self, size: int) -> int:
+        """The place of a new temporary of so many bytes."""
+        self.temporaries.append(size)
+        return self.next_place - 1
+
+    def bytes_at(self, place: int) -> int:
+        """Of a temporary."""
+        return self.temporaries[place - self._first]
+
     def call(self, kernel: Kernel, schedule: Made, *buffers: int, is_early: bool = False) -> None:
         """One more kernel."""
         work = kernel.work or copy_work(kernel.bytes_moved)
@@ -60,8 +69,7 @@ class Calls:
         """A byte that says the opposite of a flag."""
         from hlo.backend.kernels.check_flag import FLAG_BYTES, other_flag_kernel
 
-        place = self.next_place
-        self.temporaries.append(FLAG_BYTES)
+        place = self.temporary(FLAG_BYTES)
         self.call(other_flag_kernel(), partial(Plan, ("flag: the opposite",)), flag, place)
         return place
 
@@ -69,10 +77,15 @@ class Calls:
         """A new flag, which says no."""
         from hlo.backend.kernels.check_flag import FLAG_BYTES, cleared_flag_kernel
 
-        flag = self.next_place
-        self.temporaries.append(FLAG_BYTES)
+        flag = self.temporary(FLAG_BYTES)
         self.call(cleared_flag_kernel(), partial(Plan, ("flag: cleared",)), flag)
         return flag
+
+    def copy_flag(self, flag: int, place: int) -> None:
+        """A byte at another place, which becomes the same."""
+        from hlo.backend.kernels.check_flag import copied_flag_kernel
+
+        self.call(copied_flag_kernel(), partial(Plan, ("flag: as another one",)), flag, place)
 
     def flagged(
         self,
@@ -94,25 +107,28 @@ class Calls:
 
     def at_most_two(self) -> list[int]:
         """The places of factors that are known to be."""
-        from hlo.analysis.underflow import is_at_most_two
+        from hlo.analysis.bounded_powers import is_at_most_two
 
         return [place for place, factor in self.factors.items() if is_at_most_two(factor)]
 
-    def flagged_small(self, c: Contraction, when: int | None = None) -> int:
+    def flagged_small(self, c: Contraction, when: int | None = None) -> tuple[int, int]:
         """A byte that says whether results are small beside what they may miss where subnormal
-        numbers count as zeros. when: one that says whether to look at all.
+        numbers count as zeros, and the factors' maxima. when: one that says whether to look at all.
         """
         # Only products of factors with subnormal numbers ask.
-        from hlo.backend.kernels.contraction.small_results import small_results_kernel
+        from hlo.backend.kernels.contraction.small_results import (
+            MAXIMA_BYTES,
+            small_results_kernel,
+        )
 
-        flag, first = self.cleared(), len(self.calls)
+        flag, maxima, first = self.cleared(), self.temporary(MAXIMA_BYTES), len(self.calls)
         shown = partial(Plan, ("check: whether results are large beside what they may miss",))
-        places = (c.lhs.buffer, c.rhs.buffer, c.out_buffer, flag)
+        places = (c.lhs.buffer, c.rhs.buffer, c.out_buffer, flag, maxima)
         starts = start_buffers([c.lhs, c.rhs])
         self.call(small_results_kernel(c, self.at_most_two()), shown, *places, *starts)
         if when is not None:
             self.only_if(when, first)
-        return flag
+        return flag, maxima
 
     def flagged_zeros(self, c: Contraction) -> int:
         """A byte that says whether factors are not zero where bands say so, or what is not finite
@@ -136,12 +152,10 @@ class Calls:
         if before is None:
             flag = self.cleared()
         else:
-            from hlo.backend.kernels.check_flag import FLAG_BYTES, copied_flag_kernel
+            from hlo.backend.kernels.check_flag import FLAG_BYTES
 
-            flag = self.next_place
-            self.temporaries.append(FLAG_BYTES)
-            shown = partial(Plan, ("flag: as it was before",))
-            self.call(copied_flag_kernel(), shown, before, flag)
+            flag = self.temporary(FLAG_BYTES)
+            self.copy_flag(before, flag)
         for kernel, side, what in checks:
             shown = partial(Plan, (f"check: whether a factor has {what}",))
             factor = getattr(c, side)

@@ -33,6 +33,7 @@ from hlo.backend.kernels.contraction.problem.buffer_numbers import (
 )
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.sequence import ContractionSequence
+from hlo.backend.loops.expression import waits_in
 from hlo.ir.instruction import Instruction
 
 
@@ -72,11 +73,14 @@ def contraction_kernels(
     if epilogue is None:
         places = c.lhs.buffer, c.rhs.buffer
         sequence.factors = dict(zip(places, instruction.operands, strict=True))
-    if epilogue is None and target.waits_for_subnormals:
-        # Only some machines' subnormal numbers are worth looking for.
-        from hlo.backend.kernels.contraction.flushed_products import flushing_mode, with_flushed
+    around, mode = instruction.computation, target.isa.float_mode
+    if epilogue is None and mode and around is not None and waits_in(around, target):
+        # Few programs underflow.
+        from hlo.backend.kernels.contraction.flushed_products import flushes, with_flushed
+        from hlo.backend.kernels.contraction.small_results import can_be_told
 
-        if (mode := flushing_mode(sequence, instruction, c)) is not None:
+        is_told = can_be_told(c, sequence.at_most_two())
+        if is_told and flushes(instruction, around, target):
             return with_flushed(sequence, c, mode)
     return sequence.finished(c)
 

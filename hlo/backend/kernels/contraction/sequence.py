@@ -342,7 +342,7 @@ class ContractionSequence(FactorCalls):
             from hlo.backend.kernels.contraction.small_results import can_be_told
 
             if can_be_told(c, self.at_most_two()):
-                flag = self.flagged_small(c, when=flag)
+                flag, _ = self.flagged_small(c, when=flag)
         fast, sums = len(self.calls), self.sums
         plan = planned_small(c, ring)
         self._product(plan, self.epilogue, *others)

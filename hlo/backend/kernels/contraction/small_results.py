@@ -20,10 +20,12 @@ from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
+MAXIMA_BYTES = 8  # Of the largest magnitudes of two factors.
 _BYTES = 64  # Of a vector.
 # Products for each number of a factor or the result, from which on looking at all of these takes
 # little beside.
 _LEAST_REUSE = 24
+_LEAST_FLOPS = 1 << 17  # Beside which the calls of the kernels that look take little.
 
 
 def can_be_told(c: Contraction, at_most_two: Collection[int]) -> bool:
@@ -38,21 +40,24 @@ def can_be_told(c: Contraction, at_most_two: Collection[int]) -> bool:
     count = c.batches * c.m * c.n
     looked = count + sum(size for place, size in sizes.items() if place not in at_most_two)
     is_long = min(count, *sizes.values()) >= _BYTES // dt.BF16.item_bytes  # vectors of any type
-    return is_long and c.flops >= 2 * _LEAST_REUSE * looked
+    return is_long and c.flops >= max(_LEAST_FLOPS, 2 * _LEAST_REUSE * looked)
 
 
 def small_results_kernel(c: Contraction, at_most_two: Collection[int]) -> Kernel:
     """buffers: the factors; the results; a byte that becomes 1 where some result is small beside
-    what it may miss, or NaN; starts of the factors. at_most_two: the buffers of factors that are.
+    what it may miss, or NaN; the magnitudes of the factors' largest numbers, 2 of what is at most
+    2; starts of the factors. at_most_two: the buffers of factors that are.
     """
     w = Writer()
-    left, right, results, flag = (w.buffer_address(n) for n in range(4))
-    arrays = (address_0(w, left, c.lhs, 4), address_0(w, right, c.rhs, 4 + offsets_of(c.lhs)))
+    left, right, results, flag, maxima = (w.buffer_address(n) for n in range(5))
+    arrays = (address_0(w, left, c.lhs, 5), address_0(w, right, c.rhs, 5 + offsets_of(c.lhs)))
     known = [factor.buffer in at_most_two for factor in (c.lhs, c.rhs)]
     lhs, rhs = (
         w.float(2.0) if is_known else _largest(w, c, side, array)
         for side, array, is_known in zip(("lhs", "rhs"), arrays, known, strict=True)
     )
+    for n, largest in enumerate((lhs, rhs)):
+        w.store(largest, w.address(maxima, w.int(n), "float"), 4)
     most = w.binary("fadd", w.binary("fadd", lhs, rhs), w.float(1.0))
     most = w.binary("fmul", most, w.float(float(c.k) * 2.0 ** (30 - 126)))
     code, type = w.cast("bitcast", most, "i32"), _codes(c.out)

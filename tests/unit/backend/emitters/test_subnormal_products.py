@@ -109,3 +109,95 @@ def test_only_where_it_gains() -> None:
     assert "vcvtps2pd" not in assembly(few, "sapphirerapids")
     sums = PROGRAM.replace("exponential(x)", "add(x, y)")
     assert "vcvtps2pd" not in assembly(hlo.parse(sums.format(t="f32", n=4096)), "sapphirerapids")
+
+
+LOOPED = """HloModule m
+body {{
+  s = (s32[], f32[{n}]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  u = f32[{n}] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+{lines}
+  ROOT t = (s32[], f32[{n}]) tuple(j, r)
+}}
+condition {{
+  s = (s32[], f32[{n}]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(40)
+  ROOT q = pred[] compare(i, n), direction=LT
+}}
+ENTRY e {{
+  x = f32[{n}] parameter(0)
+  z = s32[] constant(0)
+  s = (s32[], f32[{n}]) tuple(z, x)
+  w = (s32[], f32[{n}]) while(s), condition=condition, body=body
+  ROOT r = f32[{n}] get-tuple-element(w), index=1
+}}
+"""
+DECAY = """  c = f32[] constant(0.7)
+  b = f32[{n}] broadcast(c), dimensions={{}}
+  r = f32[{n}] multiply(u, b)"""
+SPREAD = """  l = f32[{m}] slice(u), slice={{[1:{n}]}}
+  o = f32[1] slice(u), slice={{[0:1]}}
+  d = f32[{n}] concatenate(l, o), dimensions={{0}}
+  c = f32[] constant(0.3)
+  b = f32[{n}] broadcast(c), dimensions={{}}
+  p = f32[{n}] multiply(d, b)
+  r = f32[{n}] subtract(u, p)"""
+
+
+@pytest.mark.parametrize("n", [5, 64, 3000])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_states_of_loops_have_the_bits_of_each_alone(n: int, threads: int) -> None:
+    """Some of them are subnormal from the start, others become so, or stop to be."""
+    x = (np.random.default_rng(9).standard_normal(n) * 1e-33).astype(np.float32)
+    x[::5], x[3::7] = 1e-44, 0.0
+    machine = assisting()
+    decayed, spread = x.copy(), x.copy()
+    for _ in range(40):
+        decayed = decayed * np.float32(0.7)
+        spread = spread - np.roll(spread, -1) * np.float32(0.3)
+    for lines, expected in ((DECAY, decayed), (SPREAD, spread)):
+        text = LOOPED.format(n=n, lines=lines.format(n=n, m=n - 1))
+        run = hlo.compile(hlo.parse(text), cache=False, machine=machine, threads=threads)
+        for _ in range(2):  # The second one begins with what the first has met.
+            assert_same(np.asarray(run(x)), expected)
+
+
+def test_a_loop_has_a_kernel_for_subnormal_numbers_beside_the_usual_one() -> None:
+    """The usual one has no tests: its code is that of machines without an assist."""
+    text = LOOPED.format(n=3000, lines=SPREAD.format(n=3000, m=2999))
+    machine = named("sapphirerapids")
+    plain = replace(machine, cycles=replace(machine.cycles, assist=0))
+    code, usual = (
+        emit_stage(hlo.parse(text), "llvm", machine=m).count("fmul <") for m in (machine, plain)
+    )
+    assert code > usual > 0
+    assert "stmxcsr" in emit_stage(hlo.parse(text), "llvm", machine=machine)
+
+
+POWER = """HloModule m
+ENTRY e {
+  x = f32[4099] parameter(0)
+  x2 = f32[4099] multiply(x, x)
+  x4 = f32[4099] multiply(x2, x2)
+  x8 = f32[4099] multiply(x4, x4)
+  x16 = f32[4099] multiply(x8, x8)
+  x24 = f32[4099] multiply(x16, x8)
+  ROOT x40 = f32[4099] multiply(x16, x24)
+}
+"""
+
+
+def test_high_powers_have_the_bits_of_each_alone() -> None:
+    """Products that underflow, of factors that do not."""
+    x = np.random.default_rng(3).uniform(-1.0, 1.0, 4099).astype(np.float32)
+    x[:7] = [0.0, -0.0, np.inf, np.nan, 1e-20, 1e38, 1.0]
+    with np.errstate(all="ignore"):
+        x8 = (x * x) * (x * x)
+        x8 = x8 * x8
+        x16 = x8 * x8
+        expected = x16 * (x16 * x8)
+    run = hlo.compile(hlo.parse(POWER), cache=False, machine=assisting())
+    assert_same(np.asarray(run(x)), expected)

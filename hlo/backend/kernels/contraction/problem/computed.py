@@ -28,6 +28,7 @@ from hlo.backend.lanes.nest import Level, Nest
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Variable
 from hlo.ir.computation import Computation
+from hlo.ir.dtype import DType
 from hlo.ir.graph import clone_instruction, computed_from
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -135,6 +136,14 @@ def in_order(shape: Shape, order: Sequence[int], buffer: int) -> Computed:
     array = body.new("parameter", shape, (), {"parameter_number": 0}, name="array")
     turned = Shape.array(shape.dtype, tuple(shape.dims[d] for d in order))
     root = body.new("transpose", turned, (array,), {"dimensions": tuple(order)})
+    return Computed(root, (array,), (buffer,))
+
+
+def converted(shape: Shape, dtype: DType, buffer: int) -> Computed:
+    """An array in a buffer with its elements as another type."""
+    body = Computation("converted")
+    array = body.new("parameter", shape, (), {"parameter_number": 0}, name="array")
+    root = body.new("convert", Shape.array(dtype, shape.dims), (array,))
     return Computed(root, (array,), (buffer,))
 
 

@@ -195,3 +195,106 @@ def test_only_where_it_gains() -> None:
         assert told not in emit_stage(module, "loops", machine=named(other))
     plain = hlo.parse(PRODUCT.replace("exponential(x)", "cosine(x)").format(m=M, k=K, n=N, t="f32"))
     assert told not in emit_stage(hlo.optimize(plain), "loops", machine=named("sapphirerapids"))
+
+
+def test_results_that_underflow_of_factors_that_do_not() -> None:
+    """Their sums are subnormal, or what they add is, and no factor is."""
+    rng = np.random.default_rng(13)
+    x = rng.uniform(-60.0, -55.0, (M, K)).astype(np.float32)
+    v = (rng.standard_normal((K, N)) * 1e-16).astype(np.float32)
+    v[:, 3], v[:, 4] = 0.0, 1e-8
+    found, e = (np.asarray(a) for a in for_threads(product(), threads=2, machine=assisting())(x, v))
+    assert_near(found, e, v)
+    assert np.count_nonzero(found[:, 5]) == M
+
+
+FINISHED = """HloModule m
+fused {{
+  e = f32[{m},{k}] parameter(0)
+  v = f32[{k},{n}] parameter(1)
+  b = f32[{m},{n}] parameter(2)
+  d = f32[{m},{n}] dot(e, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  p = f32[{m},{n}] multiply(d, b)
+  ROOT t = (f32[{m},{n}], f32[{m},{n}]) tuple(p, d)
+}}
+ENTRY e {{
+  x = f32[{m},{k}] parameter(0)
+  v = f32[{k},{n}] parameter(1)
+  b = f32[{m},{n}] parameter(2)
+  e = f32[{m},{k}] exponential(x)
+  f = (f32[{m},{n}], f32[{m},{n}]) fusion(e, v, b), kind=kOutput, calls=fused
+  g = f32[{m},{n}] get-tuple-element(f), index=0
+  h = f32[{m},{n}] get-tuple-element(f), index=1
+  ROOT t = (f32[{m},{n}], f32[{m},{n}], f32[{m},{k}]) tuple(g, h, e)
+}}
+"""
+
+
+@pytest.mark.parametrize("low", [-104.0, -60.0])
+@pytest.mark.parametrize("scale", [1.0, 1e-20])
+def test_what_is_made_of_results(low: float, scale: float) -> None:
+    """It may be subnormal where results are not: it is not made in the product's mode."""
+    rng = np.random.default_rng(17)
+    x = rng.uniform(low, 0.0, (M, K)).astype(np.float32)
+    x[5] = rng.uniform(-104.0, -90.0, K)
+    v = (rng.standard_normal((K, N)) * scale).astype(np.float32)
+    b = (10.0 ** rng.uniform(-40.0, 0.0, (M, N))).astype(np.float32)
+    module = hlo.parse(FINISHED.format(m=M, k=K, n=N))
+    run = hlo.compile(module, machine=assisting(), threads=2, passes="", cache=False)
+    made, sums, e = (np.asarray(a) for a in run(x, v, b))
+    assert_near(sums, e, v)
+    assert np.array_equal(made, sums * b)
+
+
+VECTOR = """HloModule m
+ENTRY e {{
+  x = f32[{m},{k}] parameter(0)
+  v = f32[{k}] parameter(1)
+  s = f32[{m},{k}] multiply(x, x)
+  n = f32[{m},{k}] negate(s)
+  e = f32[{m},{k}] exponential(n)
+  d = f32[{m}] dot(e, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  w = f32[{k}] dot(e, d), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  ROOT t = (f32[{m}], f32[{k}], f32[{m},{k}]) tuple(d, w, e)
+}}
+"""
+
+
+@pytest.mark.parametrize("least", [0.0, 9.0])
+@pytest.mark.parametrize("scale", [1.0, 1e-10, 1e-30, 1e27])
+def test_matrices_by_vectors(least: float, scale: float) -> None:
+    """Of both sides; where results are small on doubles, whatever the factors' ranges are."""
+    m, k = 300, 500
+    rng = np.random.default_rng(19)
+    x = rng.uniform(least, 10.2, (m, k)).astype(np.float32)
+    v = (rng.standard_normal(k) * scale).astype(np.float32)
+    module = hlo.parse(VECTOR.format(m=m, k=k))
+    run = hlo.compile(module, machine=assisting(), threads=2, passes="", cache=False)
+    d, w, e = (np.asarray(a).astype(np.float64) for a in run(x, v))
+    for found, factor, vector in ((d, e, v.astype(np.float64)), (w, e.T, d)):
+        bound = np.abs(factor) @ np.abs(vector) * k * 2.0**-24 + k * 2.0**-150
+        assert np.all(np.abs(found - factor @ vector) <= bound)
+
+
+SQUARES = """HloModule m
+ENTRY e {
+  x = f32[96,96] parameter(0)
+  e = f32[96,96] exponential(x)
+  d = f32[96,96] dot(e, e), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[96,96] dot(d, e), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = (f32[96,96], f32[96,96], f32[96,96]) tuple(d, s, e)
+}
+"""
+
+
+@pytest.mark.parametrize("most", [-30.0, -60.0, 25.0])
+def test_powers_of_a_matrix(most: float) -> None:
+    """Factors that are one array, and a product's results; scaled, or beyond what is scaled."""
+    x = np.random.default_rng(23).uniform(-100.0, most, (96, 96)).astype(np.float32)
+    x[7] = np.random.default_rng(24).uniform(-103.0, -88.0, 96)
+    run = hlo.compile(hlo.parse(SQUARES), machine=assisting(), threads=2, passes="", cache=False)
+    d, s, e = (np.asarray(a) for a in run(x))
+    for found, left in ((d, e), (s, d)):
+        wide = left.astype(np.float64) @ e.astype(np.float64)
+        terms = np.abs(left.astype(np.float64)) @ np.abs(e.astype(np.float64))
+        assert np.all(np.abs(found - wide) <= terms * 96 * 2.0**-24 + 96 * 2.0**-150)

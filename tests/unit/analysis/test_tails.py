@@ -1,9 +1,11 @@
-"""Which values may have subnormal elements: powers of e, and what hands them on."""
+"""Which values may have subnormal elements: where they begin, and what hands them on."""
 
 import pytest
 
 import hlo
-from hlo.analysis.underflow import is_at_most_two, underflowing
+from hlo.analysis.bounded_powers import is_at_most_two
+from hlo.analysis.flow import origin
+from hlo.analysis.tails import tails
 
 TEXT = """HloModule m
 pair {
@@ -37,11 +39,66 @@ ENTRY main {
 
 def test_what_powers_hand_on() -> None:
     module = hlo.parse(TEXT)
-    found = {(i.name, path) for i, path in underflowing(module.entry)}
+    found = {(i.name, path) for i, path in tails(module.entry)}
     assert found == {
         ("e", ()), ("t", (1,)), ("f", (1,)), ("g1", ()), ("w", ()), ("p", ()), ("m", ()), ("r", ()),
         ("l", ()), ("d", ()), ("sum", ()),
     }  # fmt: skip
+
+
+BEGINNINGS = """HloModule m
+body {
+  s = (s32[], f32[8], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  k = f32[8] get-tuple-element(s), index=1
+  u = f32[8] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  m = f32[8] multiply(u, k)
+  ROOT t = (s32[], f32[8], f32[8]) tuple(j, k, m)
+}
+condition {
+  s = (s32[], f32[8], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(64)
+  ROOT q = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  x = f32[8] parameter(0)
+  y = f32[8] parameter(1)
+  c = f32[8] constant({1, 0, 1e-30, 2e-39, 1, 1, 1, 1})
+  d = f32[8] constant({1, 0, 1e-30, 2, inf, nan, 1, 1})
+  a = f32[8] multiply(c, x)
+  b = f32[8] multiply(d, x)
+  x2 = f32[8] multiply(x, x)
+  x4 = f32[8] multiply(x2, x2)
+  x8 = f32[8] multiply(x4, x4)
+  x12 = f32[8] multiply(x8, x4)
+  x16 = f32[8] multiply(x4, x12)
+  xy = f32[8] multiply(x8, y)
+  p = f32[8] power(x, y)
+  z = s32[] constant(0)
+  s = (s32[], f32[8], f32[8]) tuple(z, a, y)
+  w = (s32[], f32[8], f32[8]) while(s), condition=condition, body=body
+  e = f32[8] get-tuple-element(w), index=2
+  f = f32[8] get-tuple-element(w), index=1
+  ROOT r = (f32[8], f32[8], f32[8], f32[8], f32[8], f32[8]) tuple(b, x16, xy, p, e, f)
+}
+"""
+
+
+def test_where_they_begin() -> None:
+    """Constants, powers, what a loop gets and what decays in it."""
+    module = hlo.parse(BEGINNINGS)
+    found = {i.name for i, path in tails(module.entry) if not path}
+    assert found == {"c", "a", "x16", "p", "k", "u", "m", "e", "f"}
+
+
+def test_what_makes_an_array() -> None:
+    """Out of a loop that hands it on."""
+    module = hlo.parse(BEGINNINGS)
+    kept = {i.name: i for c in module.computations for i in c.instructions}["k"]
+    assert origin(kept).name == "a"
 
 
 POWERS = """HloModule m
