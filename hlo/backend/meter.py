@@ -113,7 +113,7 @@ class Meter:
         tiles = median(self._tiles) if self._tiles else speeds_of(self._machine).tiles
         return Speeds(
             median(self._instructions), wait_us, reads, rates.call_us, rates.share_us, tiles,
-            rates.taken_bytes,
+            rates.taken_bytes, wait_us / self._machine.cycles.latency,
         )  # fmt: skip
 
     def limits(self) -> Limits:

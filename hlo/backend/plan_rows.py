@@ -1,9 +1,12 @@
-"""Plan rows: the plans of contractions, each kernel's estimate beside what it took.
+"""Plan rows: the plans of contractions and loops, each kernel's estimate beside what it took.
 
     Program, steps with their times, schedules, speeds --plan_rows--> PlanRow ..., most time first
 
 An estimate is a function of the plan's work and of speeds (hlo/backend/ir/work.py); these are what
-was measured between the runs (meter.py), with as many threads as the kernel has.
+was measured between the runs (meter.py), with as many threads as the kernel has. Of loops, and of
+fusions of them that run block by block, work is counted in their code (code_work.py). Where bytes
+lie follows from the steps between two uses (reuse.py). Sorting, scattering, transforms and
+factorisations have none: what they take depends on data, or on caches' sets.
 """
 
 from __future__ import annotations
@@ -13,13 +16,21 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from hlo.analysis.legality import family_of
+from hlo.backend.code_work import code_work
 from hlo.backend.entry.timing_ir import TimedStep
 from hlo.backend.ir.kernel import Kernel, Work
 from hlo.backend.ir.work import Speeds, estimated_us
+from hlo.backend.isa.target import Target
 from hlo.backend.loops.opened import Schedules
 from hlo.backend.loops.schedule import LoopSchedule, Plan
 from hlo.backend.planning.program import KernelStep, Program
+from hlo.backend.reuse import distances
 from hlo.ir.instruction import Instruction
+from hlo.ops.table import KernelFamily
+
+# Families whose code runs as often, whatever the numbers are, and in which nothing else waits.
+LOOPS = frozenset({KernelFamily.LOOPS, KernelFamily.WINDOW, KernelFamily.BLOCKED})
 
 
 class Timed(Protocol):
@@ -84,24 +95,31 @@ def plan_rows(
     timed: Sequence[tuple[TimedStep, Timed]],
     made: Schedules,
     speeds: Mapping[int, Speeds],
-    lanes: int,
+    target: Target,
 ) -> tuple[PlanRow, ...]:
-    """Of instructions one of whose kernels ran and says its work; kernels that never ran are left
-    out. speeds: by the number of threads that work at once; lanes: floats of a vector.
+    """Of instructions one of whose kernels ran and has an estimate of its own; kernels that never
+    ran are left out. speeds: by the number of threads that work at once.
     """
     found: dict[Instruction, list[PlanKernel]] = {}
     lines: dict[Instruction, str] = {}
     planned: set[Instruction] = set()
     shared = {s.instruction for s, _ in timed if isinstance(s, KernelStep) and s.chunks > 1}
+    works = _Works(target)
+    since = distances(program)
     for step, time in timed:
         if not isinstance(step, KernelStep) or not time.calls:
             continue
         kernel = program.kernels[step.kernel]
-        if kernel.work is not None:
+        work = works.of(kernel, step.instruction)
+        if work is not None:
             planned.add(step.instruction)
+        own = speeds[program.threads if step.chunks > 1 else 1]
         readers = program.threads if step.instruction in shared else 1
-        estimate = time.calls * estimate_us(kernel, step, program.threads, speeds, readers, lanes)
-        shown = PlanKernel(time.us, estimate, _lines(kernel, made))
+        us = estimated_us(
+            work or stream(kernel, target), step.units, step.chunks, program.threads, own, readers,
+            since.get(step, ()),
+        )  # fmt: skip
+        shown = PlanKernel(time.us, time.calls * us, _lines(kernel, made))
         found.setdefault(step.instruction, []).append(shown)
         lines[step.instruction] = time.line
     rows = [
@@ -112,21 +130,29 @@ def plan_rows(
     return tuple(sorted(rows, key=lambda row: -row.us))
 
 
-def estimate_us(
-    kernel: Kernel,
-    step: KernelStep,
-    threads: int,
-    speeds: Mapping[int, Speeds],
-    readers: int,
-    lanes: int,
-) -> float:
-    """Of one call, what it hands on read by so many threads. A kernel that says no work reads and
-    writes a stream.
-    """
+class _Works:
+    """The work of kernels, each counted once."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._counted: dict[str, Work | None] = {}
+
+    def of(self, kernel: Kernel, instruction: Instruction) -> Work | None:
+        """What the plan says, or the code of loops; None of all else."""
+        if kernel.work is not None:
+            return kernel.work
+        if family_of(instruction) not in LOOPS:
+            return None
+        if kernel.text not in self._counted:
+            self._counted[kernel.text] = code_work(kernel, self._target)
+        return self._counted[kernel.text]
+
+
+def stream(kernel: Kernel, target: Target) -> Work:
+    """Of a kernel that says none, beside one that does: it reads and writes a stream."""
     moved = kernel.bytes_moved
-    stream = Work(kernel.flops / lanes, moved=moved, reach=moved, is_stream=True)
-    own = speeds[threads if step.chunks > 1 else 1]
-    return estimated_us(kernel.work or stream, step.units, step.chunks, threads, own, readers)
+    instructions = kernel.flops / (target.vector_bytes // 4)
+    return Work(instructions, moved=moved, reach=moved, is_stream=True)
 
 
 def _lines(kernel: Kernel, made: Schedules) -> tuple[str, ...]:

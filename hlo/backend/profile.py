@@ -1,7 +1,7 @@
 """Profile: where a run's time goes, by step of the program, joined to HLO instructions and lines.
 
     Compilation, arguments --profile--> Profile: one row a step, most time first; where asked for,
-the plans of contractions, each with its estimate beside what it took (plan_rows.py)
+the plans of contractions and loops, each with its estimate beside what it took (plan_rows.py)
 
 The entry reads the cycle counter around every step (short loops are not inlined for it); cycles
 become microseconds by the counter's rate. Every figure is the median of the runs: a run is longer
@@ -172,8 +172,7 @@ def profile(
     rows = _rows(program, steps, spent, us)
     speeds = {threads: meter.speeds() for threads, meter in meters.items()}
     timed = list(zip(steps, rows, strict=False))
-    lanes = compilation.target.vector_bytes // 4
-    found = plan_rows(program, timed, made, speeds, lanes) if plans else ()
+    found = plan_rows(program, timed, made, speeds, compilation.target) if plans else ()
     rows = sorted(_merged(steps, rows), key=lambda row: -row.us)
     return Profile(us, tuple(rows), limits, found, speeds)
 

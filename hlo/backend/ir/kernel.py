@@ -21,18 +21,21 @@ from hlo.backend.ir.records import Branch
 class Work(Struct, frozen=True):
     """All units of a kernel together. instructions: multiply-adds of whole vectors, or what takes
     as long; chain: of them, those of which each waits for the one before; tiles: products of two
-    tiles on matrix units; sums: vectors that are stored. copied: bytes that units read to pack for
-    themselves; fetched: the same of what was asked for ahead; packed: instructions on vectors that
-    this takes; shared, shared_packed: of what `runs` of units have packed, each before its first
-    unit. moved: bytes that are read where they lie; streamed: that come and leave meanwhile, of
-    results, which are read and written, and of rows that are asked for ahead; handed: bytes that
-    are written for kernels of which each thread reads them; reach: all that is worked on.
+    tiles on matrix units; cycles: what code takes beside these (backend/code_work.py); sums:
+    vectors that are stored. copied: bytes that units read to pack for themselves; fetched: the same
+    of what was asked for ahead; packed: instructions on vectors that this takes; shared,
+    shared_packed: of what `runs` of units have packed, each before its first unit. moved: bytes
+    that are read where they lie; again: those that a loop reads once more, and how many lie between
+    the two times; streamed: that come and leave meanwhile, of results, which are read and written,
+    and of rows that are asked for ahead; handed: bytes that are written for kernels of which each
+    thread reads them; reach: all that is worked on.
     is_stream: whether what is moved comes in long runs, which processors foresee.
     """
 
     instructions: float = 0.0
     chain: float = 0.0
     tiles: float = 0.0
+    cycles: float = 0.0
     sums: float = 0.0
     copied: float = 0.0
     fetched: float = 0.0
@@ -41,6 +44,7 @@ class Work(Struct, frozen=True):
     shared_packed: float = 0.0
     runs: int = 1
     moved: float = 0.0
+    again: tuple[tuple[float, int], ...] = ()
     streamed: float = 0.0
     handed: float = 0.0
     reach: int = 0

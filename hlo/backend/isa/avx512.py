@@ -89,6 +89,10 @@ class Avx512(Avx2):
     def masks_loads_of(self, bits: int) -> bool:
         return super().masks_loads_of(bits) or self._has("avx512bw")
 
+    @property
+    def folds(self) -> bool:
+        return self._has("avx512f", "avx512vl")
+
     def quick_gather(self, lanes: int) -> Gather | None:
         """The codes that are looked up, and what is found, pass through permutations of bytes."""
         return _gathered if lanes == _LANES and self.permutes_bytes else None

@@ -140,6 +140,13 @@ class Isa:
         """
         return None
 
+    @property
+    def folds(self) -> bool:
+        """Whether one instruction does two bitwise operations, or rotates, or selects its result by
+        a mask, each of which LLVM's IR has as several.
+        """
+        return False
+
     # -- floats ------------------------------------------------------------------------------
 
     @property
