@@ -1,6 +1,7 @@
 """Plans' estimates beside what they take, by class of shapes: python -m benchmarks.estimates
 
     class --products, convolutions--> plan --profile--> estimate / time, a share within a fifth
+    FILE..., --profile--> the same of the instructions that take a twentieth of a run and a us
 
 No rival runs. Every program is profiled `--times` times, each a line's figure: where they differ,
 the machine did something else meanwhile. `hlo-run profile FILE --plan` shows one program's.
@@ -14,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from statistics import median
 
 from msgspec import Struct
@@ -37,6 +39,8 @@ SHAPES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "shallow": ((1024, 1024, 4), (2048, 512, 16), (500, 3000, 32)),
 }
 BATCHED = ((2000, 8), (1000, 16), (1000, 24), (500, 32), (300, 48), (200, 64), (32, 128))
+LEAST_US, LEAST_SHARE = 1.0, 0.05  # of a run of a file's program
+HALF = 1.5
 BATCH_FORMS = ("bmk,bkn", "bkm,bkn", "bmk,bnk", "mbk,nbk")
 
 
@@ -100,19 +104,50 @@ def ratios(program: Estimate, threads: int, times: int) -> tuple[float, list[flo
     return min(took, default=math.nan), found
 
 
-def is_near(found: Sequence[float]) -> bool:
-    """Whether the estimate nearest to the time is within a fifth of it."""
-    return min(max(r, 1 / r) for r in found) <= FIFTH
+def is_near(found: Sequence[float], most: float = FIFTH) -> bool:
+    """Whether the estimate nearest to the time is within a fifth of it, or so many times as far."""
+    return min(max(r, 1 / r) for r in found) <= most
+
+
+def of_files(files: Sequence[str], threads: int, times: int) -> None:
+    """Instructions of programs, line by line; how many are near, and how many within half."""
+    ratios: list[list[float]] = []
+    others = 0
+    for file in files:
+        module = driver.parse(Path(file).read_text(), name=file)
+        values = made_up_inputs(module, "normal", 0)
+        found: dict[str, list[float]] = {}
+        for _ in range(times):
+            profile = driver.profile(module, *values, threads=threads, plans=True)
+            least = max(LEAST_US, LEAST_SHARE * sum(row.us for row in profile.rows))
+            plans = {plan.name: plan for plan in profile.plans if plan.us >= least}
+            shown = {row.name for row in profile.rows if row.us >= least}
+            for name, plan in plans.items():
+                found.setdefault(name, []).append(plan.estimate_us / plan.us)
+        others += len(shown - plans.keys())
+        for name, each in found.items():
+            mark = "" if is_near(each) else "  *"
+            text = " ".join(f"{ratio:.2f}" for ratio in each)
+            print(f"{Path(file).stem:<32} {name:<32}  {text}{mark}", flush=True)
+        ratios += found.values()
+    near, half = (sum(is_near(each, most) for each in ratios) for most in (FIFTH, HALF))
+    print(
+        f"{near} of {len(ratios)} estimates within a fifth, {half} within half; {others} have none"
+    )
 
 
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.estimates", description=__doc__)
+    parser.add_argument("files", nargs="*", help="programs instead of the classes")
     parser.add_argument("--only", default="", help="a pattern of 'CLASS: NAME'")
     parser.add_argument("--every", type=int, default=1, help="one program of so many")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--times", type=int, default=2)
     options = parser.parse_args()
+    if options.files:
+        of_files(options.files, options.threads, options.times)
+        return 0
     near: dict[str, list[bool]] = {}
     off: dict[str, list[float]] = {}
     for program in wanted(options.only, options.every):

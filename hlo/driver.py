@@ -376,7 +376,7 @@ def profile(
     """Where one run's time goes: a row for each step, with its HLO instruction and lines.
 
     arguments: one per entry parameter; mode, machine: as for compile; plans: also those of
-    contractions, with their estimates. str() of the result is a table. Raises HloErrors.
+    contractions and loops, with their estimates. str() of the result is a table. Raises HloErrors.
     """
     from hlo.backend.profile import profile as profiled
 

@@ -98,6 +98,7 @@ class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Neoverse N2 has as many of both, for integers and for bf16). tiled: operations of a matrix unit
     on elements of 16 bits in the time of one of an f32 product, where it reads its tiles out of the
     second cache (16 from the first one).
+    products: operations that a product of integers of 32 bits is, in vectors (uops.info).
     latency: of an addition or a product of floats. load_latency: out of the first cache, into a
     vector. window: of one chain of operations, beyond which a core finds nothing else to do
     meanwhile. streams: pages of which the second-level cache foresees lines. missed: lines beyond
@@ -114,6 +115,7 @@ class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     bf16_dots: _Share = 2.0
     squares: _Count = 2
     tiled: _Count = 8
+    products: _Count = 2
     latency: _Count = 4
     load_latency: _Count = 8
     window: _Count = 100
@@ -290,7 +292,7 @@ _ZEN5 = _ZEN4 | {"avxvnni"}
 # f32 reach 117 GFLOP/s: as many FMAs, dot products and loads of 256 bits begin in a cycle as of 512
 # elsewhere. On another EPYC the host had put the cores further apart one time in five (a line went
 # to and fro in 0.5 to 3 us instead of 0.2): then a loop takes some 2 us more.
-_ZEN4_CYCLES = Cycles(path_bytes=32, shuffles=2)
+_ZEN4_CYCLES = Cycles(path_bytes=32, shuffles=2, products=1)
 _ZEN4_RATES = Rates(
     memory_bytes=25_000, cached_bytes=100_000, cached_factor_bytes=115_000, copied_bytes=12_500,
     packed_bytes=25_000, crossing_bytes=50_000, contracted_ops=115_000, share_us=0.25,
@@ -346,7 +348,7 @@ _ALL = (
     Machine(name="znver4", triple=X86, features=_ZEN4, vector_bytes=64, caches=_ZEN4_CACHES,
             rates=_ZEN4_RATES, cycles=_ZEN4_CYCLES),
     Machine(name="znver5", triple=X86, features=_ZEN5, vector_bytes=64, caches=_ZEN5_CACHES,
-            rates=_ZEN5_RATES, cycles=Cycles(shuffles=2)),
+            rates=_ZEN5_RATES, cycles=Cycles(shuffles=2, products=1)),
     Machine(name="sapphirerapids", triple=X86, features=_SAPPHIRE, vector_bytes=64,
             processors=("emeraldrapids",), caches=_GOLDEN_CACHES, cycles=_GOLDEN_COVE),
     Machine(name="graniterapids", triple=X86, features=_SAPPHIRE | {"amx-fp16"}, vector_bytes=64,

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from hlo.backend.ir.records import Call, Instruction, Load, Phi
 from hlo.backend.ir.values import counted
 
-_LOGIC = ("and", "or", "xor")
 _SHIFTS = {"shl", "lshr"}
 
 
@@ -62,16 +61,19 @@ def _parts(record: Instruction, inner: list[Instruction], *, folds: bool) -> set
         return set()
     if record.opcode == "or" and {one.opcode for one in inner} == _SHIFTS:
         return {one.name for one in inner}
-    if record.opcode in _LOGIC:
-        return {one.name for one in inner if one.opcode in _LOGIC and one is _first_logic(inner)}
+    if _is_bitwise(record):
+        return {one.name for one in [*filter(_is_bitwise, inner)][:1]}
     if record.opcode == "select":
         arms = [one for one in inner if one.value.scalar_type != "i1"]
         return {record.name} if any(not isinstance(one, Load) for one in arms) else set()
     return set()
 
 
-def _first_logic(inner: Sequence[Instruction]) -> Instruction | None:
-    return next((one for one in inner if one.opcode in _LOGIC), None)
+def _is_bitwise(record: Instruction) -> bool:
+    match record.opcode:
+        case "and" | "or" | "xor":
+            return True
+    return False
 
 
 def _stays(shuffle: Instruction) -> bool:

@@ -5,7 +5,7 @@
 A loop has a counter, its step and a last value, which are numbers or follow from arguments and
 counters around it, as the integers here do that are computed from known ones; in a loop the counter
 is that of its middle trip, so that triangles and last blocks count as they do on average. Branches
-that depend on data lead each way as often.
+that depend on data lead each way as often, but to blocks for what is rare.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hlo.backend.ir.values import Value
 
 Integers = Callable[[int, int], int]
 _MOST_BITS = 64
+RARE = "slow"  # Blocks are called so that numbers of a rare kind are for (math/rare.py).
 
 
 class Uncounted(Exception):
@@ -59,6 +60,7 @@ class Trips:
                 self.blocks.append([record])  # the first block may have no label
             else:
                 self.blocks[-1].append(record)
+        self._rare = {n for label, n in self.numbers.items() if label.startswith(RARE)}
         self.made = {r.name: r for block in self.blocks for r in block if r.name}
         self.often = [1.0, *(0.0 for _ in self.blocks[1:])]
         self.loops = self._found()
@@ -164,6 +166,8 @@ class Trips:
             if (loop := left[target]) is not None and (loop.head, target) not in self._exits:
                 self._exits.add((loop.head, target))
                 self.often[target] += loop.entered
+        if len(inside) == 2:
+            inside = [target for target in inside if target not in self._rare] or inside
         chosen = self.value(end.operands[0]) if len(end.operands) == 3 else None
         for place, target in enumerate(inside):
             share = 1 / len(inside)

@@ -159,14 +159,23 @@ class _Code:
                 return Begun(loads=self._turns(record.type))
             case Instruction(opcode="store"):
                 return Begun(stores=self._turns(record.operands[0].type))
-            case Instruction(opcode="fdiv"):
-                return self._divided("divide", record.type)
+        return self._computed(record)
+
+    def _computed(self, record: Instruction) -> Begun:
         types = [record.type, *(o.type for o in record.operands)]
         if all(map(_is_scalar, types)):
             return Begun(scalars=1)
         turns = max(map(self._turns, types))
-        moves = record.opcode in ("shufflevector", "insertelement", "extractelement")
-        return Begun(operations=turns, shuffles=turns * moves)
+        match record.opcode.split()[0]:
+            case "fdiv":
+                return self._divided("divide", record.type)
+            case "mul":
+                return Begun(operations=turns * self._product(record.type))
+            case "udiv" | "urem" | "sdiv" | "srem":
+                return self._quotients(record)
+            case "shufflevector" | "insertelement" | "extractelement":
+                return Begun(operations=turns, shuffles=turns)
+        return Begun(operations=turns)
 
     def _called(self, call: Call) -> Begun:
         name, types = call.symbol, [call.type, *(o.type for o in call.operands)]
@@ -210,6 +219,18 @@ class _Code:
         parts = max(_bits(type), _COST_BITS // 4) / _COST_BITS
         return Begun(operations=self._turns(type), divided=whole * wide * parts)
 
+    def _product(self, type: str) -> float:
+        """Operations of a product of integers; of long ones half as many more."""
+        products = self.machine.cycles.products
+        return products * (1.5 if scalar_of(type) == "i64" else 1)
+
+    def _quotients(self, record: Instruction) -> Begun:
+        """Of integers: by a constant two products and what sets them right, else lane by lane."""
+        operations = self._turns(record.type) * (4 + 2 * self._product(record.type))
+        if record.operands[1].is_constant:
+            return Begun(operations=operations)
+        return Begun(divided=lanes_of(record.type) * OPS["divide"].cost.latency / 2)
+
     def _turns(self, type: str) -> int:
         """Operations on whole paths in the time of one on a value of the type."""
         return max(1, -(-_bits(type) // (8 * self.machine.cycles.path_bytes)))
@@ -245,6 +266,8 @@ class _Code:
                 return OPS["sqrt"].cost.latency
             case Instruction(opcode="fadd" | "fsub" | "fmul"):
                 return cycles.latency
+            case Instruction(opcode="mul") if record.value.lanes > 1:
+                return self._product(record.type) * cycles.latency
             case Call() if record.value.scalar_type in ("float", "double"):
                 return cycles.latency
         return 0.0 if record.name in self.free else 1.0

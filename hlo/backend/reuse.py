@@ -71,10 +71,11 @@ def _since(recent: Sizes, sizes: Sizes) -> Iterator[tuple[int, int]]:
 
 def _flat(steps: Sequence[Step]) -> Iterator[Step]:
     """Branches one after the other."""
-    for step in steps:
+    waiting = list(reversed(steps))
+    while waiting:
+        step = waiting.pop()
         if isinstance(step, BranchStep):
-            for branch in step.branches:
-                yield from _flat(branch)
+            waiting += [s for branch in reversed(step.branches) for s in reversed(branch)]
         else:
             yield step
 

@@ -35,7 +35,7 @@ GROUPS = ("step", "opcode", "op_name", "source")
 @click.option(
     "--plan",
     is_flag=True,
-    help="Also how contractions are computed, the estimate beside what each took.",
+    help="Also how contractions and loops run, the estimate beside what each took.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
 @machine_flags

@@ -157,6 +157,9 @@ ALLOWED = {
     "once: loops that blocks run have no loops in their trips (blocking._is_plain)": """
         analysis.blocks.cutting._Cutting._last*6 analysis.blocks.blocking.Needs.all_cuts*9
     """,
+    "a call of code for each function that it calls, whose number bounds it": """
+        backend.code_work._Code.__init__*4
+    """,
     "a function that runs call later, when what it asks for is there": """
         backend.linking.native.Pool.__init__*6
     """,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -83,16 +84,17 @@ def test_a_loop_that_data_ends_is_not_counted() -> None:
 
 
 def test_branches_that_depend_on_data_lead_each_way_as_often() -> None:
-    def branching(nest: Nest) -> None:
+    def branching(nest: Nest, then: str) -> None:
         w = nest.w
         seen = w.load(Value("%buffers", "ptr"), "i1")
-        w.branch_if(seen, "then", "end")
-        w.label("then")
+        w.branch_if(seen, then, "end")
+        w.label(then)
         w.emit("store", w.int(1), Value("%place", "ptr"))
         w.branch("end")
         w.label("end")
 
-    assert often(body(branching), "store") == 0.5
+    assert often(body(partial(branching, then="then")), "store") == 0.5
+    assert often(body(partial(branching, then="slow")), "store") == 0, "what is rare"
 
 
 def test_the_unit_with_most_to_do_sets_the_time() -> None:

@@ -194,6 +194,7 @@ ROWS = (
         "vperm[it]2q"),
     Row("picked", (F4, F4, F4, F4, I4), lambda isa, w, *x: isa.picked(w, x[:4], x[4]), ARM, "tbl"),
     Row("gathers_words", (), lambda isa, w: isa.gathers_words, AVX512),
+    Row("folds", (), lambda isa, w: isa.folds, AVX512),
     Row("masks_loads", (), lambda isa, w: isa.masks_loads, AVX2),
     Row("masks_loads_of", (), lambda isa, w: isa.masks_loads_of(32), AVX2),
     Row("masks_loads_of", (), lambda isa, w: isa.masks_loads_of(8), AVX512),

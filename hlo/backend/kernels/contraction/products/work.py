@@ -34,7 +34,7 @@ def product_work(plan: ProductPlan, form: ProductForm, *, checks: bool = False) 
     (shared, shared_packed), runs = _shared(plan, checks=checks)
     copied, packed = _copied(plan, checks=checks)
     written = float(c.batches * c.m * c.n * c.out.item_bytes)
-    is_fetched = plan.lhs is Reading.IN_TILE and _fetched(plan) > 0
+    is_fetched = plan.lhs is Reading.IN_TILE and row_prefetch_bytes(plan) > 0
     return Work(
         instructions=share_of(plan) * tiles * c.k * _of_a_depth(plan.rows.step, plan.vectors, ring),
         chain=share_of(plan) * tiles * c.k,
@@ -72,10 +72,15 @@ def _in_place(plan: ProductPlan) -> float:
 
 
 def _fetched(plan: ProductPlan) -> float:
-    """Bytes of rows that tiles ask for ahead, again for each block of columns."""
-    if not row_prefetch_bytes(plan):
-        return 0.0
-    return float(plan.column_blocks * factor_bytes(plan.contraction, "lhs"))
+    """Bytes that tiles ask for ahead: of rows, again for each block of columns; of columns that the
+    first tile packs.
+    """
+    c, found = plan.contraction, 0
+    if row_prefetch_bytes(plan):
+        found += plan.column_blocks * factor_bytes(c, "lhs")
+    if plan.packs_in_tiles:
+        found += factor_bytes(c, "rhs")
+    return float(found)
 
 
 def _copied(plan: ProductPlan, *, checks: bool) -> tuple[float, float]:
