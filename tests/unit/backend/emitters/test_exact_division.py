@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 import hlo
+from hlo.backend.compilation import Compilation
 from hlo.backend.emitters.exact_division import known, quotients
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.linking.toolchain import object_code
+from hlo.machine import named
 
 KINDS = {"f32": (np.float32, np.uint32), "f64": (np.float64, np.uint64)}
 CONSTANT = """HloModule m
@@ -117,3 +119,17 @@ def test_what_a_quotient_negates_is_computed_again_behind_its_branch() -> None:
     with np.errstate(all="ignore"):
         expected = -x - (x / 3.7 + y) / 1.4 * y
     assert_same(hlo.compile(hlo.parse(LEFT_BEHIND), cache=False)(x, y), expected)
+
+
+@pytest.mark.parametrize(("machine", "length", "is_short"), [
+    ("sapphirerapids", 512, True),
+    ("sapphirerapids", 64, False),
+    ("znver4", 512, False),
+])  # fmt: skip
+def test_long_rows_of_floats_where_quotients_are_looked_at_anyway(
+    machine: str, length: int, *, is_short: bool
+) -> None:
+    text = ROWS.format(kind="f32", n=256).replace("512", str(length))
+    compilation = Compilation(hlo.parse(text), threads=1, machine=named(machine))
+    (kernel,) = compilation.program.kernels
+    assert ("fdiv <16 x float>" not in kernel.text) is is_short
