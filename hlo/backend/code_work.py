@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hlo.backend.code_folding import folded
 from hlo.backend.code_trips import Loop, Trips, Uncounted
@@ -88,7 +88,7 @@ def code_work(kernel: Kernel, target: Target) -> Work | None:
     _, *limits = kernel.function.parameters
     known = {p.text: n for p, n in zip(limits, (0, kernel.units), strict=True)}
     try:
-        counted = _Code(target, bodies, kernel.function, known)
+        counted = _Code(target, _Bodies(bodies), kernel.function, known)
     except Uncounted:
         return None
     moved = kernel.bytes_moved
@@ -97,20 +97,27 @@ def code_work(kernel: Kernel, target: Target) -> Work | None:
     )
 
 
+class _Bodies(Struct):
+    """Functions that are called, by symbol; cycles of calls with the same known arguments."""
+
+    functions: dict[str, Function]
+    cycles: dict[tuple[str, tuple[tuple[str, int], ...]], float] = field(default_factory=dict)
+
+
 class _Code:
-    """A function whose parts are counted. bodies: of what it calls, by symbol; calls: how many are
-    around. cycles: of one call; again: as Work has it.
+    """A function whose parts are counted. bodies: of what it calls; calls: how many are around.
+    cycles: of one call; again: as Work has it.
     """
 
     def __init__(
         self,
         target: Target,
-        bodies: Mapping[str, Function],
+        bodies: _Bodies,
         function: Function,
         known: Mapping[str, int],
         calls: int = 0,
     ) -> None:
-        if calls > len(bodies):
+        if calls > len(bodies.functions):
             raise Uncounted  # it calls itself
         self.target, self.machine = target, target.machine
         self.bodies, self.calls = bodies, calls
@@ -179,12 +186,15 @@ class _Code:
 
     def _called(self, call: Call) -> Begun:
         name, types = call.symbol, [call.type, *(o.type for o in call.operands)]
-        if (function := self.bodies.get(name)) is not None:
+        if (function := self.bodies.functions.get(name)) is not None:
             values = map(self.trips.value, call.operands)
             pairs = zip(function.parameters, values, strict=True)
             known = {p.text: value for p, value in pairs if value is not None}
-            code = _Code(self.target, self.bodies, function, known, self.calls + 1)
-            return Begun(called=code.cycles)
+            key = name, tuple(known.items())
+            if key not in self.bodies.cycles:
+                code = _Code(self.target, self.bodies, function, known, self.calls + 1)
+                self.bodies.cycles[key] = code.cycles
+            return Begun(called=self.bodies.cycles[key])
         kind = name.removeprefix("llvm.")
         if kind == name:
             raise Uncounted

@@ -116,7 +116,7 @@ def plan_rows(
         own = speeds[program.threads if step.chunks > 1 else 1]
         readers = program.threads if step.instruction in shared else 1
         us = estimated_us(
-            work or stream(kernel, target), step.units, step.chunks, program.threads, own, readers,
+            work or _stream(kernel, target), step.units, step.chunks, program.threads, own, readers,
             since.get(step, ()),
         )  # fmt: skip
         shown = PlanKernel(time.us, time.calls * us, _lines(kernel, made))
@@ -148,7 +148,7 @@ class _Works:
         return self._counted[kernel.text]
 
 
-def stream(kernel: Kernel, target: Target) -> Work:
+def _stream(kernel: Kernel, target: Target) -> Work:
     """Of a kernel that says none, beside one that does: it reads and writes a stream."""
     moved = kernel.bytes_moved
     instructions = kernel.flops / (target.vector_bytes // 4)
