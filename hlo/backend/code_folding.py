@@ -2,15 +2,15 @@
 
     blocks --folded--> names of results
 
-What nobody uses; lanes of a vector that stay where they are; a sign that a product turns. On
-machines with such instructions (isa: folds) two bitwise operations, a rotation, and a selection
-between a result and something else are one each.
+What nobody uses; lanes of a vector that stay where they are; a number that is loaded to all lanes;
+a sign that a product turns. On machines with such instructions (isa: folds) two bitwise operations,
+a rotation, and a selection between a result and something else are one each.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hlo.backend.ir.records import Call, Instruction, Load, Phi
 from hlo.backend.ir.values import counted
@@ -33,10 +33,26 @@ def folded(blocks: Sequence[Sequence[Instruction]], *, folds: bool) -> frozenset
         return found if found and uses[found.name] == 1 and found.name not in free else None
 
     for record in records:
-        if record.name not in free:
+        if record.name not in free and _is_loaded_so(record, made):
+            free.add(record.name)
+        elif record.name not in free:
             inner = [one for o in record.operands if (one := only_for(o.text)) is not None]
             free |= _parts(record, inner, folds=folds and record.value.lanes > 1)
     return frozenset(free)
+
+
+def _is_loaded_so(record: Instruction, made: Mapping[str, Instruction]) -> bool:
+    """Whether it is a scalar at the place of a vector's first lane, which is its register, or in
+    all lanes as it was loaded.
+    """
+    if record.opcode == "insertelement":
+        return record.operands[0].is_constant
+    if record.opcode != "shufflevector" or record.operands[2].text != "zeroinitializer":
+        return False
+    first = made.get(record.operands[0].text)
+    if first is None or first.opcode != "insertelement":
+        return False
+    return isinstance(made.get(first.operands[1].text), Load)
 
 
 def _unused(records: Sequence[Instruction], uses: Counter[str]) -> set[str]:

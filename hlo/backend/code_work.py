@@ -7,7 +7,7 @@ operations on vectors, shuffles among them, loads, stores, all of them and scala
 (ops/table.py: Cost); and of the chain from a trip's values to the next one's, where a core's window
 is too short to look past it. What is around loops without others inside is one more. Bytes are the
 kernel's; what a loop reads that one before it has read is counted once more, from the cache that
-holds what a run of it reads.
+holds what a run of it reads, and so is what lies in lines between elements that are gathered.
 
 None where nobody knows how often a loop runs (code_trips.py).
 """
@@ -15,6 +15,7 @@ None where nobody knows how often a loop runs (code_trips.py).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 from msgspec import Struct, field
 
@@ -33,7 +34,7 @@ from hlo.backend.ir.records import (
     Load,
     Phi,
 )
-from hlo.backend.ir.values import lanes_of, scalar_of
+from hlo.backend.ir.values import Value, lanes_of, scalar_of
 from hlo.backend.isa.assembly import InlineAssembly
 from hlo.backend.isa.target import Target
 from hlo.machine import Cycles
@@ -93,7 +94,11 @@ def code_work(kernel: Kernel, target: Target) -> Work | None:
         return None
     moved = kernel.bytes_moved
     return Work(
-        cycles=counted.cycles, moved=moved, reach=moved, again=counted.again, is_stream=True
+        cycles=counted.cycles,
+        moved=moved + counted.between,
+        again=counted.again,
+        reach=moved,
+        is_stream=True,
     )
 
 
@@ -106,7 +111,7 @@ class _Bodies(Struct):
 
 class _Code:
     """A function whose parts are counted. bodies: of what it calls; calls: how many are around.
-    cycles: of one call; again: as Work has it.
+    cycles: of one call; again: as Work has it; between: bytes of lines between what is gathered.
     """
 
     def __init__(
@@ -125,6 +130,7 @@ class _Code:
         self.free = folded(self.trips.blocks, folds=target.isa.folds)
         self.cycles = self._cycles()
         self.again = tuple(self._again())
+        self.between = sum(self._between())
 
     def _cycles(self) -> float:
         outer = Begun()
@@ -297,6 +303,19 @@ class _Code:
                     yield size, round(held)
                 seen[name] = held
 
+    def _between(self) -> Iterator[float]:
+        """Of elements of rows that lie apart, which come with all that lies between in their lines;
+        others of it that are gathered, too, count once more.
+        """
+        for times, block in zip(self.trips.often, self.trips.blocks, strict=True):
+            for record in block if times else ():
+                if isinstance(record, Call) and ".gather." in record.symbol:
+                    place = self.trips.made.get(record.operands[0].text)
+                    if isinstance(place, GetElementPtr) and (step := _step(place.operands[1])):
+                        own = _bits(place.element) // 8
+                        apart = min(abs(step) * own, self.machine.line_bytes)
+                        yield times * record.value.lanes * max(0, apart - own)
+
     def _touched(self, loop: Loop) -> dict[str, float]:
         """Bytes that all trips read and write, by where an address begins."""
         found: dict[str, float] = {}
@@ -315,6 +334,15 @@ class _Code:
                 size = self.trips.often[number] * _bits(type) / 8
                 found[name] = found.get(name, 0.0) + size
         return found
+
+
+def _step(index: Value) -> int | None:
+    """From each of a constant's numbers to the next, if that is the same."""
+    if not index.is_constant or not index.text.startswith("<"):
+        return None
+    numbers = [int(text.split()[-1]) for text in index.text[1:-1].split(", ")]
+    steps = {b - a for a, b in pairwise(numbers)}
+    return steps.pop() if len(steps) == 1 else None
 
 
 def _bits(type: str) -> int:

@@ -130,6 +130,17 @@ def test_bytes_that_a_loop_reads_again_come_from_what_holds_them() -> None:
     assert {held for _, held in far.again} == {4 * 65536}
 
 
+def test_elements_that_lie_apart_come_with_their_lines() -> None:
+    text = (
+        "HloModule m\nENTRY e { x = f32[{n}] parameter(0)"
+        " ROOT r = f32[4096] slice(x), slice={[0:{n}:{step}]} }"
+    )
+    for step, line in ((21, 64), (9, 36)):
+        n = str(4096 * step)
+        work = of_program(text.replace("{n}", n).replace("{step}", str(step)))
+        assert work.moved == pytest.approx(4096 * (4 + line), rel=0.01)
+
+
 @pytest.mark.parametrize(("text", "counted"), [
     ("ROOT r = f32[8,64] sort(x), dimensions={1}, to_apply=less", False),
     ("ROOT r = f32[64,8] transpose(x), dimensions={1,0}", True),
