@@ -14,6 +14,7 @@ None where nobody knows how often a loop runs (code_trips.py).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
@@ -44,6 +45,7 @@ _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64, "void":
 _UNITS = "operations", "shuffles", "loads", "stores", "scalars", "divided", "called"
 _SHUFFLES = ("perm", "shuf", "pack", "expand", "compress", "insert", "extract")
 _ROOT = "llvm.sqrt."
+_NUMBERS = re.compile(r"i\d+ (-?\d+)")  # of a constant vector of integers
 _COST_BITS = 16 * 32  # Of the vector that an op's cost is of.
 
 
@@ -87,7 +89,7 @@ def code_work(kernel: Kernel, target: Target) -> Work | None:
         bodies |= {symbol(k): k.function for k in one.functions}
         waiting += one.functions
     _, *limits = kernel.function.parameters
-    known = {p.text: n for p, n in zip(limits, (0, kernel.units), strict=True)}
+    known = {p.text: n for p, n in zip(limits, (0, kernel.units), strict=False)}
     try:
         counted = _Code(target, _Bodies(bodies), kernel.function, known)
     except Uncounted:
@@ -338,9 +340,9 @@ class _Code:
 
 def _step(index: Value) -> int | None:
     """From each of a constant's numbers to the next, if that is the same."""
-    if not index.is_constant or not index.text.startswith("<"):
+    numbers = [int(number) for number in _NUMBERS.findall(index.text)]
+    if not index.is_constant or len(numbers) != index.lanes:
         return None
-    numbers = [int(text.split()[-1]) for text in index.text[1:-1].split(", ")]
     steps = {b - a for a, b in pairwise(numbers)}
     return steps.pop() if len(steps) == 1 else None
 
