@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from hlo.backend.compilation import Compilation
 from hlo.backend.ir.kernel import Work
 from hlo.backend.ir.work import BESIDE, WAITED, Speeds, estimated_us, speeds_of
 from hlo.machine import NAMED
+from hlo.parser.parse import parse
 
 SPEEDS = Speeds(100.0, 0.04, ((1 << 10, 80.0), (1 << 12, 40.0), (1 << 14, 20.0)), 0.5, 2.0)
 
@@ -76,3 +78,27 @@ def test_descriptions_have_speeds(name: str) -> None:
     sizes = [size for size, _ in speeds.reads]
     assert sizes == sorted(sizes)
     assert speeds.read(1) >= speeds.read(1 << 40) > 0
+
+
+def test_columns_that_tiles_pack_come_meanwhile() -> None:
+    """Few rows that meet a large matrix: its first tile of rows packs what it multiplies."""
+    text = (
+        "HloModule m\nENTRY e { x = f32[16,1024] parameter(0) y = f32[1024,2048] parameter(1)"
+        " ROOT r = f32[16,2048] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"
+    )
+    compilation = Compilation(parse(text), threads=1, machine=NAMED["icelake-server"])
+    (kernel,) = compilation.program.kernels
+    assert kernel.work is not None
+    assert kernel.work.streamed >= 4 * 1024 * 2048
+
+
+def test_bytes_come_from_where_they_lie_and_code_takes_cycles() -> None:
+    stream = Work(moved=800, reach=1 << 14, is_stream=True)
+    assert one_thread(stream) == pytest.approx(40)
+    near = estimated_us(stream, 8, 1, 1, SPEEDS, since=((600, 1 << 10), (200, 1 << 14)))
+    assert near - SPEEDS.call_us == pytest.approx(600 / 80 + 200 / 20)
+    again = replace(stream, again=((400, 1 << 12),))
+    assert one_thread(again) == pytest.approx(40 + 10)
+    assert estimated_us(Work(cycles=300), 8, 1, 1, replace(SPEEDS, cycle_us=0.01)) == pytest.approx(
+        SPEEDS.call_us + 3
+    )
