@@ -24,6 +24,9 @@ Axis = tuple[str, int]
 Axes = tuple[Axis, ...]
 # Indices at which a value is needed, less the index of the kernel's element.
 Places = frozenset[tuple[int, ...]]
+# How often each element of a value is computed, for each operand of a concatenate that it is part
+# of; None: for what is part of none.
+Counts = dict[Instruction | None, float]
 UNKNOWN: Axis = ("?", 0)
 PICKED = "g"  # The axis of a gather that takes so many elements of the value, wherever they are.
 STAGES: Axis = ("s", 0)  # A reduced or inner dimension, which several stages of a kernel run over.
@@ -47,7 +50,7 @@ class Group(Struct, eq=False):
     repeated: int = 0  # Ops per element that are computed more often than need be.
     order: LoopOrder | None = None
     # How often each member is computed.
-    counts: dict[Instruction, float] = field(default_factory=dict)
+    counts: dict[Instruction, Counts] = field(default_factory=dict)
     outside: dict[Instruction, None] = field(default_factory=dict)
     length: int = 0
     # What is computed at several places, as the decision for what it belongs to says.

@@ -41,6 +41,7 @@ from hlo.passes.fusion.repeats import (
     CHEAP,
     MOST_REPEATED,
     PLACED,
+    counted,
     evaluations,
     is_made_by_much,
     is_made_of_little,
@@ -230,7 +231,7 @@ def members_in_order(group: Group) -> list[Instruction]:
 def _enter(group: Group, member: Instruction, axes: Axes) -> None:
     group.members[member] = axes
     _count(group, member)
-    group.counts[member] = evaluations(member, group.counts) or 1.0
+    group.counts[member] = counted(member, group.counts) or {None: 1.0}
     group.places[member] = places_in(group, member)
     if member.opcode == "reduce":
         group.reductions += 1

@@ -16,7 +16,7 @@ from hlo.ir.permutation import compose, is_identity
 from hlo.machine import COMMON
 from hlo.ops.movement import PadAttributes
 from hlo.ops.table import INDEX_MAPS, OPS, Trait, has_trait, opcodes
-from hlo.passes.fusion.axes import PICKED, Axes, Axis, Group, fixed_dims, users_in
+from hlo.passes.fusion.axes import PICKED, Axes, Axis, Counts, Group, fixed_dims, users_in
 from hlo.passes.fusion.views import is_kept_row, views_memory
 from hlo.passes.patterns.matching import ints
 
@@ -388,22 +388,31 @@ def step_of(x: Instruction, d: int) -> int:
     return prod(x.shape.dims[m] for m in order[: order.index(d)])
 
 
-def evaluations(producer: Instruction, counts: Mapping[Instruction, float]) -> float:
-    """How often each element is computed for users in a group; counts: the same of its members.
+def evaluations(producer: Instruction, counts: Mapping[Instruction, Counts]) -> float:
+    """How often each element is computed for users in a group; counts: the same of its members."""
+    return sum(counted(producer, counts).values())
 
-    Users at the element's own index share what is computed; so do slices of one concatenate, and
-    lookups at the same places.
+
+def counted(producer: Instruction, counts: Mapping[Instruction, Counts]) -> Counts:
+    """How often each element is computed for each operand of a concatenate that it is part of, and
+    for what is in none.
+
+    Users at the element's own index share what is computed, unless they are in different operands;
+    so do slices of one concatenate, and lookups at the same places.
     """
-    own, moved = 0.0, dict[Instruction, float]()
+    own, moved = Counts(), dict[Instruction, float]()
     for user in users_in(counts, producer):
-        count = counts[user]
         if user.opcode not in _MOVES or _is_place(user):
-            own = max(own, count)
+            for part, count in counts[user].items():
+                own[part] = max(own.get(part, 0.0), count)
             continue
-        volume = count * min(user.shape.size, producer.shape.size)
+        volume = sum(counts[user].values()) * min(user.shape.size, producer.shape.size)
         place = _joined(user)
         moved[place] = moved.get(place, 0.0) + volume
-    return own + sum(moved.values()) / max(1, producer.shape.size)
+    for place, volume in moved.items():
+        part = producer if place.opcode == "concatenate" else None
+        own[part] = own.get(part, 0.0) + volume / max(1, producer.shape.size)
+    return own
 
 
 def _is_place(user: Instruction) -> bool:
