@@ -26,11 +26,13 @@ from hlo.indexing import affine, spaces
 from hlo.indexing.affine import DivMod, Expr, Index, Variable
 
 _BOXES = 12  # The most boxes: each has a copy of the code.
+_MOST_PARTS = 64  # The most arrays that are put together of which each has loops of its own.
 _ROUNDS = 16  # The fewest rounds that are worth a box of their own.
 _CORE_VECTORS = 6  # A row of fewer is as quickly looked at element by element.
 _CORE_SHARE = 8  # What is around the largest box is at most such a part of all.
 _BOX_OPS = 300  # The most ops in the code of all boxes together.
 _PART_OPS = 16  # Of all parts' elements: code for each part costs more than to choose among fewer.
+_PART_READS = 8  # For elements of other parts: the same.
 
 
 class Domain(Struct, frozen=True, eq=False):
@@ -195,7 +197,7 @@ def _boxes(expression: Expression, whole: Domain, lanes: int) -> list[Domain]:
         if fits := _fitting(expression, whole, grid):
             # A cut may uncover another one (a pad of a concatenate).
             return [inner for box in fits for inner in _recut(expression, box, lanes)]
-    elif fits := _fitting(expression, whole, _parts(whole, spans)):
+    elif fits := _parts(expression, whole, spans, lanes):
         return [inner for box in fits for inner in _recut(expression, box, lanes)]
     if len(slabs := _slabs(spans)) <= _BOXES:
         boxes = [_box(whole, box) for box in slabs]
@@ -207,16 +209,27 @@ def _boxes(expression: Expression, whole: Domain, lanes: int) -> list[Domain]:
     return [whole]
 
 
-def _parts(whole: Domain, spans: list[list[tuple[int, int]]]) -> list[Domain]:
+def _parts(
+    expression: Expression, whole: Domain, spans: list[list[tuple[int, int]]], lanes: int
+) -> list[Domain]:
     """A grid's boxes along the outermost dimension that is cut in more than two, whole in the
     others: arrays that are put together, of which each has few cuts of its own. Uncut, each
-    element would be computed as those of all parts are; none where that is little.
+    element would be computed, and read, as those of all parts are; none where that is little.
     """
-    along = next((d for d, cut in enumerate(spans) if 2 < len(cut) <= _BOXES), None)
-    if along is None or whole.weight < _PART_OPS:
+    along = next((d for d, cut in enumerate(spans) if 2 < len(cut) <= _MOST_PARTS), None)
+    if along is None:
+        return []
+    is_costly = whole.weight >= _PART_OPS and len(spans[along]) <= _BOXES
+    if not is_costly and len(whole.trace.reads) < _PART_READS:
         return []
     every = [(cut[0][0], cut[-1][1]) for cut in spans]
-    return [_box(whole, [*every[:along], span, *every[along + 1 :]]) for span in spans[along]]
+    boxes = [_box(whole, [*every[:along], span, *every[along + 1 :]]) for span in spans[along]]
+    parts = _fitting(expression, whole, boxes)
+    if is_costly or not parts:
+        return parts
+    spared = len(whole.trace.reads) - max(len(part.trace.reads) for part in parts)
+    is_long = min(part.size for part in parts) >= _ROUNDS * lanes
+    return parts if is_long and spared >= _PART_READS else []
 
 
 def _is_few_wide(whole: Domain, lanes: int, parts: int) -> bool:
