@@ -29,6 +29,7 @@ from hlo.backend.loops.vectors import (
 )
 from hlo.indexing.affine import DivMod, Expr, Variable, of, rests_on_values, row_major_strides
 from hlo.indexing.reductions import reduction_dims
+from hlo.ir.instruction import Instruction
 
 # Elements of a block of squares, along the operand's rows and across them.
 _BLOCK_SIDES = (256, 64)
@@ -99,10 +100,11 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
     unroll = min(range(1, most + 1), key=lambda n: _visits(vectors, n, in_one=in_one))
     visits = _visits(vectors, unroll, in_one=in_one)
     step = unroll * lanes
-    wanted = 1 if is_few and domain.trace.reductions else -(-UNITS // units)  # each sum once
+    shared = min((domain.fixes(at) for _, at in domain.trace.reductions), default=count)
+    wanted = 1 if shared < count else -(-UNITS // units)  # each sum once
     block = max(step, length // wanted // step * step) if wanted > 1 else length
-    for k in range(count - 1):
-        schedule = schedule.with_axis(k, role=Role.PARALLEL)
+    for k in range(count - 1):  # of rows that share a sum, one unit has all
+        schedule = schedule.with_axis(k, role=Role.PARALLEL if k < shared else Role.SERIAL)
     # Which part of a joined array an element is of is known where its place is written out.
     written = MOST_JOINED if domain.trace.conditions else max(UNROLLED, MOST_TURNS)
     for k in range(count, len(extents)):
@@ -137,12 +139,22 @@ def rows_of_few(schedule: NestSchedule) -> int:
 
 def _takes_sums(schedule: NestSchedule, loops: int) -> bool:
     """Whether lanes may take a row of the last loops each, for all sums there are: none, or those
-    that are made before the lanes run, of which nothing is kept; or costly short ones.
+    that are made before the lanes run, of which nothing is kept, and short ones of a row, which
+    each lane makes for itself; or costly short ones.
     """
     domain = schedule.domain
-    if not domain.trace.heavy and domain.reduces_around(len(domain.extents) - loops - 1):
+    around = len(domain.extents) - loops - 1
+    heavy = [at for indices in domain.trace.heavy_at.values() for at in indices]
+    if all(domain.fixes(at) <= around for at in heavy) and all(
+        domain.fixes(at) <= around + (_terms(reduce) <= MOST_INTERLEAVED)
+        for reduce, at in domain.trace.reductions
+    ):
         return True
     return not domain.trace.reductions or _are_costly_short_sums(schedule)
+
+
+def _terms(reduce: Instruction) -> int:
+    return prod(reduce.operands[0].shape.dims[d] for d in reduction_dims(reduce).reduced)
 
 
 def _are_rows_of_few(schedule: NestSchedule, loops: int) -> bool:
@@ -183,10 +195,7 @@ def _are_costly_short_sums(schedule: NestSchedule) -> bool:
     """
     domain = schedule.domain
     row = domain.extents[-1]
-    terms = [
-        prod(reduce.operands[0].shape.dims[d] for d in reduction_dims(reduce).reduced)
-        for reduce, _ in domain.trace.reductions
-    ]
+    terms = [_terms(reduce) for reduce, _ in domain.trace.reductions]
     if 2 * row > schedule.lanes:
         return False
     if domain.trace.heavy > 0:

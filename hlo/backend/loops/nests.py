@@ -89,7 +89,7 @@ class _Nest:
         """
         schedule = self.schedule
         serial = [a for a in schedule.axes if a.role is Role.SERIAL and a.loop < schedule.loops]
-        if schedule.inner:
+        if schedule.inner and len(opened) == len(serial):
             return self._strip()
         depth = schedule.prefix + len(opened)
         stored = tuple(
