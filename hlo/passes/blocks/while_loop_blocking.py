@@ -33,6 +33,8 @@ from hlo.passes.loop_making import element, extensible_loops, home
 from hlo.passes.simplify.dce import drop_unread
 from hlo.passes.while_loops.loop_shrinking import shrink, unread_elements
 
+# Of a block's own state that stays near: of a little more than the first cache, little leaves it.
+NEAR_BYTES = COMMON.first_cache.bytes * 9 // 8
 LEAST_TRIPS = 4
 LEAST_US = 100.0  # Of one thread; a sleeping one takes half of it to wake.
 # Of a block's trip, in which the calls of its kernels take some tenths.
@@ -59,7 +61,7 @@ def while_loop_blocking(module: Module) -> bool:
     for loop in extensible_loops(module):
         if home(loop) in fused or not _is_own(loop):
             continue
-        for spans, block in _blocks(loop):
+        for spans, block in (b for found in _blocks(loop) for b in _nearer(loop, *found)):
             if _is_cut(loop, spans, block) and _pays(loop, spans, block):
                 _run_in_blocks(module, loop, spans, block)
                 changed = True
@@ -103,6 +105,51 @@ def _blocks(loop: Instruction) -> Iterator[tuple[Spans, Block]]:
                 yield spans, Block((rows,), (fitting[-1],))
 
 
+def _nearer(loop: Instruction, spans: Spans, block: Block) -> Iterator[tuple[Spans, Block]]:
+    """The same rows in smaller blocks first, if one's state leaves a core's first cache and theirs
+    does not, as matrices that each row has of its own; where to read it takes longer than what
+    trips compute, and rows share less than that.
+    """
+    (rows,), (part,) = block.lead, block.sizes
+    shared, parted = _state_bytes(loop, spans)
+    sizes = [n for n in divisors(rows) if n < part and parted * n // rows <= NEAR_BYTES]
+    is_far = parted * part // rows > NEAR_BYTES
+    is_read_long = parted / COMMON.rates.cached_bytes > _us(loop)
+    if is_far and is_read_long and sizes and shared * rows <= parted * sizes[-1]:
+        yield spans, Block((rows,), (sizes[-1],))
+    yield spans, block
+
+
+def _us(loop: Instruction) -> float:
+    """The arithmetic of a trip, of all rows."""
+    body, _ = loop.called_computations()
+    work, rates = sum(map(_work, body.instructions), NOTHING), COMMON.rates
+    return work.flops / rates.contracted_ops + work.transcendentals * EXP / rates.elementwise_ops
+
+
+def _state_bytes(loop: Instruction, spans: Spans) -> tuple[int, int]:
+    """What a trip takes of the state: of what rows share, and of all rows' own, each once; nothing
+    of memory, of which each trip writes a row."""
+    body, _ = loop.called_computations()
+    (state,) = loop.operands
+    shared = parted = 0
+    for part in body.parameters[0].users:
+        if is_memory(state.operands[element_index(part)]):
+            continue
+        taken = (
+            taken_bytes(user, n)
+            for user in part.users
+            for n, operand in enumerate(user.operands)
+            if operand is part and not has_trait(user, Trait.FREE)
+        )
+        most = max(taken, default=0)
+        if _is_shared(part, body, spans):
+            shared += most
+        else:
+            parted += most
+    return shared, parted
+
+
 def _is_cut(loop: Instruction, spans: Spans, block: Block) -> bool:
     """Whether some of what trips change is cut, little of it is changed by every block alike, and
     memory that blocks write parts of is theirs alone.
@@ -130,9 +177,7 @@ def _pays(loop: Instruction, spans: Spans, block: Block) -> bool:
     body, _ = loop.called_computations()
     whole: dict[Instruction, int] = {}
     parted = added = 0
-    work = NOTHING
     for instruction in body.instructions:
-        work += _work(instruction)
         for number, operand in enumerate(instruction.operands):
             if has_trait(instruction, Trait.FREE):
                 continue
@@ -146,7 +191,7 @@ def _pays(loop: Instruction, spans: Spans, block: Block) -> bool:
     known = counter(loop)
     assert known is not None, "a loop that counts"
     rates, (rows,), (part,) = COMMON.rates, block.lead, block.sizes
-    us = work.flops / rates.contracted_ops + work.transcendentals * EXP / rates.elementwise_ops
+    us = _us(loop)
     near = shared + parted * part // rows
     trip_us = us * part / rows
     is_long = us * known.iterations >= LEAST_US and trip_us >= LEAST_TRIP_US
