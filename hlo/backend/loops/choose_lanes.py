@@ -145,7 +145,8 @@ def _takes_sums(schedule: NestSchedule, loops: int) -> bool:
     domain = schedule.domain
     around = len(domain.extents) - loops - 1
     heavy = [at for indices in domain.trace.heavy_at.values() for at in indices]
-    if all(domain.fixes(at) <= around for at in heavy) and all(
+    is_light = len(heavy) == domain.trace.heavy and all(domain.fixes(at) <= around for at in heavy)
+    if is_light and all(
         domain.fixes(at) <= around + (_terms(reduce) <= MOST_INTERLEAVED)
         for reduce, at in domain.trace.reductions
     ):

@@ -400,18 +400,17 @@ def counted(producer: Instruction, counts: Mapping[Instruction, Counts]) -> Coun
     Users at the element's own index share what is computed, unless they are in different operands;
     so do slices of one concatenate, and lookups at the same places.
     """
-    own, moved = Counts(), dict[Instruction, float]()
+    own, moved = Counts(), Counts()
     for user in users_in(counts, producer):
         if user.opcode not in _MOVES or _is_place(user):
             for part, count in counts[user].items():
                 own[part] = max(own.get(part, 0.0), count)
             continue
         volume = sum(counts[user].values()) * min(user.shape.size, producer.shape.size)
-        place = _joined(user)
-        moved[place] = moved.get(place, 0.0) + volume
-    for place, volume in moved.items():
-        part = producer if place.opcode == "concatenate" else None
-        own[part] = own.get(part, 0.0) + volume / max(1, producer.shape.size)
+        operand = producer if user.opcode == "concatenate" else None
+        moved[operand] = moved.get(operand, 0.0) + volume
+    for operand, volume in moved.items():
+        own[operand] = own.get(operand, 0.0) + volume / max(1, producer.shape.size)
     return own
 
 
@@ -420,14 +419,6 @@ def _is_place(user: Instruction) -> bool:
     if user.opcode != "concatenate":
         return False
     return all(u.opcode == "gather" and u.operands[0] is not user for u in user.users)
-
-
-def _joined(user: Instruction) -> Instruction:
-    """The concatenate that a slice is only used by, else the user itself."""
-    if user.opcode == "slice" and len(user.users) == 1:
-        (only,) = user.users
-        return only if only.opcode == "concatenate" else user
-    return user
 
 
 def is_worth_repeating(producer: Instruction, count: float) -> bool:
