@@ -170,6 +170,9 @@ def _padded(scatter: Instruction, runs: Sequence[Run]) -> Instruction | None:
     padding = tuple(
         PaddingDim(r.least, n - r.least - r.step * (r.count - 1) - 1, r.step - 1) for r, n in dims
     )
+    beside = identity(combine.root.opcode, kind)
+    if not replaces(combine) and (beside is None or kind.is_complex):
+        return None
     u = _in_order(scatter, runs)
     if replaces(combine):
         zero = number_of(scatter, 0, kind)
@@ -179,9 +182,6 @@ def _padded(scatter: Instruction, runs: Sequence[Run]) -> Instruction | None:
         is_there = make(scatter, "pad", truth, false, shape=whole, padding=padding)
         new = make(scatter, "pad", u, zero, shape=scatter.shape, padding=padding)
         return make(scatter, "select", is_there, new, x, shape=scatter.shape)
-    beside = identity(combine.root.opcode, kind)
-    if beside is None or kind.is_complex:
-        return None
     number = splat(scatter, beside, Shape.array(kind))
     new = make(scatter, "pad", u, number, shape=scatter.shape, padding=padding)
     return make(scatter, combine.root.opcode, x, new, shape=scatter.shape)
