@@ -32,6 +32,7 @@ _TOKEN = re.compile(
     r"(?P<comment>/\*.*?(?:\*/|\Z)|//[^\n]*)"
     r"|(?P<string>\"(?:\\.|[^\"\\\n])*(?:\"|(?=\n)|\Z))"
     rf"|(?P<name>%?{_IDENT})"
+    r"|(?P<bound><=)"  # of a size, or of an iota: it defines nothing
     r"|(?P<sign>[{}()=,\n]|->)",
     re.DOTALL,
 )

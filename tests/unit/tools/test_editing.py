@@ -66,6 +66,11 @@ def test_a_name_is_found_where_it_is_meant(
     assert TEXT.count("\n", 0, definition.start) + 1 == found[0]
 
 
+def test_the_bound_of_a_size_is_no_key() -> None:
+    text = "ENTRY e {\n  p = f32[<=6] parameter(0)\n  ROOT n = f32[<=6] negate(p)\n}"
+    assert lines(Document(text), at(text, 2, "p")) == [2, 3]
+
+
 def test_nothing_is_found_in_comments_strings_opcodes_and_keys() -> None:
     document = Document(TEXT)
     for line, word in ((5, "%a is"), (6, '%a"'), (11, "add(a"), (20, "dimensions"), (6, "op_name")):

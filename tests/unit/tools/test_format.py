@@ -96,6 +96,15 @@ def test_strings_and_printed_comments_are_no_comments() -> None:
     assert comments(text) == []
 
 
+def test_nothing_in_a_raw_dict_is_a_comment() -> None:
+    text = (
+        "HloModule m, frontend_attributes={a={1 // 2},b={}}  // one\n"
+        "ENTRY e { ROOT p = f32[] parameter(0), backend_config={3 // 4}, sharding={ // two\n"
+        "maximal device=0} }"
+    )
+    assert [c.text for c in comments(text)] == ["// one", "// two"]
+
+
 def test_two_comments_to_the_end_of_a_line_become_one() -> None:
     text = "ENTRY e {\n  ROOT p = f32[] // one\n    parameter(0) // two\n}"
     printed, dropped = formatted(parse(text))
