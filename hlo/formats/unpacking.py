@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import io
 import zipfile
-import zlib
 from collections.abc import Iterator
 
 from hlo.errors import HloError
@@ -40,9 +39,7 @@ def _members(data: bytes, name: str) -> Iterator[tuple[str, bytes]]:
             yield from _zip_members(data, name)
     except HloError:
         raise
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
-        raise HloError("file", f"{name} cannot be unpacked: {error}") from None
-    except RuntimeError as error:  # what zipfile raises for passwords
+    except Exception as error:  # zipfile and each decompressor have errors of their own
         raise HloError("file", f"{name} cannot be unpacked: {error}") from None
 
 

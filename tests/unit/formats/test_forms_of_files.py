@@ -215,6 +215,13 @@ def test_an_archive_of_a_dump(tmp_path: Path) -> None:
     assert same(str(file), "before_optimizations.txt")
 
 
+def test_an_archive_without_some_of_its_bytes(tmp_path: Path) -> None:
+    file, data = tmp_path / "dump.zip", zipped(dump())
+    file.write_bytes(data[:60] + data[80:])
+    with pytest.raises(HloError, match=r"dump\.zip cannot be unpacked"):
+        hlo.read(str(file))
+
+
 def test_a_folder_without_modules(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("words\n")
     with pytest.raises(HloError, match="no module"):
