@@ -18,7 +18,6 @@ from hlo.errors import HloError
 from hlo.formats.callbacks import dropped, enter_callbacks
 from hlo.formats.message import Message
 from hlo.formats.module_text import module_of
-from hlo.formats.stablehlo import message_of_mlir
 from hlo.formats.wire import decode
 from hlo.ir.module import Module
 from hlo.ops.custom_targets import TARGETS
@@ -87,7 +86,8 @@ def module_of_jax(value: Any) -> Module:
     if hasattr(value, "mlir_module_serialized"):
         if value.nr_devices != 1:
             raise _several(value.nr_devices)
-        return module_of(message_of_mlir(value.mlir_module_serialized), value.fun_name)
+        proto = jax_door.module_proto_of_mlir(value.mlir_module_serialized)
+        return module_of(decode(proto, "HloModuleProto"), value.fun_name)
     if hasattr(value, "as_serialized_hlo_module_proto"):
         return module_of(_message(value), "XlaComputation")
     if hasattr(value, "compiler_ir"):

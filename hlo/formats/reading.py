@@ -177,7 +177,7 @@ def _read(data: bytes, form: Form, name: str) -> Program:
     if form is Form.BYTECODE:
         return Program(module_of(stablehlo.message_of_mlir(data), name))
     if form is Form.MLIR:
-        return Program(module_of(stablehlo.message_of_mlir(decode(data)), name))
+        return Program(module_of(stablehlo.message_of_mlir(decode(data).encode()), name))
     return program_of(message_in(data, form, name), name)
 
 

@@ -6,13 +6,16 @@ from hlo.formats.message import Message
 from hlo.formats.module_message import module_message
 from hlo.formats.wire import decode, encode
 from hlo.ir.module import Module
-from hlo.tools import jax_door
 from hlo.verifier.verify import verify
 
 
-def message_of_mlir(program: str | bytes) -> Message:
-    """The HloModuleProto of a program."""
-    return decode(jax_door.module_proto_of_mlir(program), "HloModuleProto")
+def message_of_mlir(program: bytes) -> Message:
+    """The HloModuleProto of a program: text, bytecode, or a portable artifact. Raises HloError
+    where XLA does not read it.
+    """
+    from hlo.tools.stablehlo_process import proto_of  # few commands start processes
+
+    return decode(proto_of(program), "HloModuleProto")
 
 
 def stablehlo_text(module: Module) -> str:
@@ -27,7 +30,7 @@ def stablehlo_bytecode(module: Module) -> bytes:
 
 def _written(module: Module, form: str) -> bytes:
     """Raises HloError where it does not verify, or where XLA does not write it."""
-    from hlo.tools.stablehlo_writer import written  # few commands start processes
+    from hlo.tools.stablehlo_process import written  # few commands start processes
 
     verify(module)
     return written(encode(module_message(module)), form)

@@ -199,7 +199,7 @@ def _told(what: str, call: Callable[[], Any]) -> Any:
         raise HloError("oracle", f"{what}: {said[:600]}") from None
 
 
-def module_proto_of_mlir(program: str | bytes) -> bytes:
+def module_proto_of_mlir(program: bytes) -> bytes:
     """The HloModuleProto of StableHLO or MHLO: text, bytecode, or a portable artifact."""
     convert = private("mlir").mlir_module_to_xla_computation
 

@@ -164,6 +164,18 @@ def test_a_module_in_a_log(tmp_path: Path) -> None:
     assert span.line == 7  # the line of the log
 
 
+@NEEDS_JAX
+@pytest.mark.parametrize(("place", "byte"), [(34, 1), (37, 255)])
+def test_bytecode_over_which_xla_ends_its_process(place: int, byte: int, tmp_path: Path) -> None:
+    module = hlo.parse("HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }")
+    file, data = tmp_path / "m.mlirbc", bytearray(hlo.write(module, "stablehlo-bytecode"))
+    data[place] = byte
+    file.write_bytes(data)
+    with pytest.raises(HloError, match="StableHLO is not read") as raised:
+        hlo.read(str(file))
+    assert raised.value.code == "oracle"
+
+
 def test_several_modules_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "log"
     file.write_text(f"{TEXT}\nsome words\n{OTHER}")
