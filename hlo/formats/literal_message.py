@@ -73,9 +73,13 @@ def _literal(message: Message, shape: Shape) -> Literal:
     problem = numpy_problem(shape.dims, shape.dtype.item_bytes)
     if problem:
         raise HloError("limit", f"a literal {shape} has {problem}")
+    order = () if shape.layout is None else shape.layout.minor_to_major[::-1]
+    if sorted(order) != list(range(shape.rank)):
+        raise HloError(
+            "message", f"a literal {shape}, expected a layout that orders its dimensions"
+        )
     flat = _read(message, shape)
     dims = stored(shape).dims
-    order = () if shape.layout is None else shape.layout.minor_to_major[::-1]
     array = flat.reshape(dims).transpose(tuple(order.index(d) for d in range(len(dims))))
     return Literal.of(np.ascontiguousarray(array), shape)
 

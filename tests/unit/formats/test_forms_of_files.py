@@ -16,7 +16,7 @@ import hlo
 from hlo.errors import HloError
 from hlo.formats import wire
 from hlo.formats.json_format import parse_json, print_json
-from hlo.formats.literal_message import literal_message
+from hlo.formats.literal_message import literal_message, literal_of
 from hlo.formats.message import Message
 from hlo.formats.module_message import module_message
 from hlo.formats.module_text import module_of
@@ -96,6 +96,15 @@ def test_every_form_is_known_by_its_content(
         hlo.evaluate(hlo.read(str(file)), x), hlo.evaluate(hlo.parse(TEXT), x)
     )
     assert "stable" in form or same(str(file))
+
+
+@pytest.mark.parametrize("order", [(0, 0), (7, 0)])
+def test_a_literal_whose_layout_is_no_order_of_its_dimensions(order: tuple[int, ...]) -> None:
+    message = literal_message(Literal.of(np.zeros((2, 3), np.float32)))
+    message.child("shape").child("layout")["minor_to_major"] = list(order)
+    with pytest.raises(HloError) as raised:
+        literal_of(message)
+    assert raised.value.code == "message"
 
 
 def test_literals_keep_their_bits(tmp_path: Path) -> None:
