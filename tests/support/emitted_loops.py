@@ -23,18 +23,22 @@ _BINARY = re.compile(r"(%\S+) = (\w+)(?: nuw)?(?: nsw)? i64 (\S+), (\S+)")
 _COMPARE = re.compile(r"(%\S+) = icmp (\w+) i64 (\S+), (\S+)")
 _LEAST = re.compile(r"(%\S+) = call i64 @llvm\.[us]min\.i64\(i64 (\S+), i64 (\S+)\)")
 _FLAG = re.compile(r"(%\S+) = zext i1")
+_ARM = re.compile(r"(then|else|endif)\d*:")
 _BACK = re.compile(r"br i1 (\S+), label %(loop\S+), label")
 _CALL = re.compile(r"call \w+ @([\w.$-]+)\((.*)\)")
 _ASSEMBLY = re.compile(r'asm sideeffect "(.*?)", "(.*?)"\((.*)\)')
 
 
 class Counted(Struct):
-    """One loop. is_flag: it runs once or not at all; is_part: the count is the most."""
+    """One loop. is_flag: it runs once or not at all; is_part: the count is the most; is_copy: it
+    runs instead of a loop before it that is the same.
+    """
 
     count: int | None
     inner: list[Counted] = field(default_factory=list)
     is_flag: bool = False
     is_part: bool = False
+    is_copy: bool = False
 
 
 # -- what the code has ------------------------------------------------------------------------
@@ -59,9 +63,12 @@ class _Reader:
 
     def loops(self, text: str) -> list[Counted]:
         open_loops = [Counted(None)]
+        arms: list[list[int]] = []  # Of conditionals: how many loops stood before each.
         for line in text.splitlines():
             line = line.strip()
-            if line.startswith("loop") and line.endswith(":"):
+            if found := _ARM.match(line):
+                _at_arm(found[1], arms, open_loops[-1].inner)
+            elif line.startswith("loop") and line.endswith(":"):
                 open_loops.append(Counted(None))
                 open_loops[-2].inner.append(open_loops[-1])
             elif found := _BACK.match(line):
@@ -142,6 +149,18 @@ class _Reader:
         return (end - first) // step + 1, False
 
 
+def _at_arm(kind: str, arms: list[list[int]], loops: list[Counted]) -> None:
+    """One of two arms runs: where both have the same loops, a schedule may say them once."""
+    if kind == "then":
+        arms.append([])
+    arms[-1].append(len(loops))
+    if kind == "endif" and (places := arms.pop())[1:-1]:
+        first, second, end = places
+        if loops[first:second] == loops[second:end]:
+            for loop in loops[second:end]:
+                loop.is_copy = True
+
+
 def _assembly(reader: _Reader, text: str, constraints: str, arguments: str) -> Iterator[Counted]:
     """Loops of assembly: labels to which it jumps back, and what counts down before it does."""
     outputs = constraints.count("=&r")
@@ -191,7 +210,8 @@ def _said(nodes: Sequence[Node]) -> list[Counted]:
             case Loop(axis=axis, body=body) if axis.role in (Role.PARALLEL, Role.UNROLLED):
                 found += _said(body)
             case Loop(axis=axis, body=body):
-                found.append(Counted(_rounds(axis), _said(body), is_part=axis.of > 0))
+                is_part = axis.of > 0 or axis.is_bounded
+                found.append(Counted(_rounds(axis), _said(body), is_part=is_part))
                 found += _said(body) if axis.tail_step else []
             case Reduction(axes=axes):
                 found += _reduced(axes)
@@ -212,7 +232,7 @@ def _reduced(axes: Sequence[Axis]) -> list[Counted]:
     if axis.role is Role.UNROLLED:
         return inner
     counts: list[tuple[int, bool]] = []
-    size, is_part = axis.extent, axis.of > 0
+    size, is_part = axis.extent, axis.of > 0 or axis.is_bounded
     if axis.role is Role.VECTOR:
         size -= size % axis.step
     for block in axis.blocks:
@@ -231,6 +251,8 @@ def _reduced(axes: Sequence[Axis]) -> list[Counted]:
 def agree(told: Sequence[Counted], seen: Sequence[Counted]) -> bool:
     """Whether these loops are those; one that runs once is none, and so is one that never does."""
     told, seen = ([x for x in loops if x.count != 0] for loops in (told, seen))
+    if seen and seen[0].is_copy and agree(told, seen[1:]):
+        return True
     if seen and (seen[0].is_flag or seen[0].count == 1):
         return agree(told, [*seen[0].inner, *seen[1:]])
     if told and told[0].count == 1:

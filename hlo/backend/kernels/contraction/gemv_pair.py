@@ -32,6 +32,7 @@ from hlo.backend.kernels.contraction.products.split_k import parts_sums, sum_ker
 from hlo.backend.kernels.contraction.vectors.axpys import Axpys
 from hlo.backend.kernels.contraction.vectors.gemv import Dots
 from hlo.backend.kernels.contraction.vectors.matrix_prefetch import RowPrefetch
+from hlo.backend.kernels.contraction.vectors.nest import depth_axes
 from hlo.backend.kernels.contraction.vectors.plan import vector_sums
 from hlo.backend.kernels.contraction.vectors.streaming import UNITS
 from hlo.backend.kernels.contraction.vectors.work import vector_work
@@ -76,21 +77,24 @@ def _schedule(both: GemvPair) -> LoopSchedule:
     ring, dots, size = both.ring, both.dots, both.part_groups * ROWS
     totals = f"totals of {SUMS}"
     vector = Axis("j", both.c.n, Role.VECTOR, ring.lanes, ring.lanes, _tail(both.c.n, ring.lanes))
-    along = Axis("j", both.c.n, Role.VECTOR, ring.lanes * dots.chains, ring.lanes, vector.tail)
     made = Reduction(
-        "d", "add of products", (along,), 1, dots.at_once, dots.chains,
+        "d", "add of products", tuple(depth_axes(dots)), 1, dots.at_once, dots.chains,
         join=Join.TOGETHER if dots.at_once > 1 else Join.HALVED, reads=(f"p{X}", f"p{MATRIX}"),
     )  # fmt: skip
-    added = Fill(SUMS, f"add of {SUMS} and products of {ROWS} rows, reads p{Z}, p{MATRIX}")
+
+    def group(count: int) -> Nodes:
+        text = f"add of {SUMS} and products of {count} rows, reads p{Z}, p{MATRIX}"
+        return (made, Store("d", DOTS, (DEPTH,), "d"), Loop(vector, (Fill(SUMS, text),)))
+
     rows = Axis(DEPTH, size, Role.REDUCED, ROWS, blocks=(BLOCK,) if both.has_totals else (),
                 of=both.c.k)  # fmt: skip
-    group: Nodes = (made, Store("d", DOTS, (DEPTH,), "d"), Loop(vector, (added,)))
     finished = f"add of {totals} and {SUMS}" if both.has_totals else SUMS
     body: Nodes = (
         cached(SUMS, (1, both.chunk), ring),
         *((cached(totals, (1, both.chunk), ring),) if both.has_totals else ()),
         Loop(vector, (Fill(SUMS, "0"),)),
-        Loop(rows, group),
+        Loop(rows, group(ROWS)),
+        *(group(both.rest) if both.rest else ()),  # of the last part
         Loop(vector, (Store("parts", SUMS_OF_PARTS, ("b", "j"), finished),)),
     )
     axis = Axis("b", both.parts, Role.PARALLEL)

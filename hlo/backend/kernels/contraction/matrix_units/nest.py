@@ -48,8 +48,8 @@ def tile_schedule(product: AmxProduct) -> LoopSchedule:
             2 * plan.packed_column_pairs * plan.strip_bytes, Storage.SCRATCH,
         )  # fmt: skip
         inside = around((_inner(group), _inner(rows)), _square(product))
-        fill = Loop(_inner(group), (Fill("rhs", f"columns of p{c.rhs.buffer}"),))
-        body = around((rows,), (lhs, *packed, *around((columns, *groups), (rhs, fill, *inside))))
+        filled = _columns(plan, group)
+        body = around((rows,), (lhs, *packed, *around((columns, *groups), (rhs, *filled, *inside))))
     elif plan.blocks == 1:
         body = around((rows,), (lhs, *packed, *around((columns,), inside)))
     else:
@@ -115,6 +115,21 @@ def _inner(block: Axis) -> Axis:
     )
 
 
+def _columns(plan: TilePlan, columns: Axis) -> Nodes:
+    """A group of a unit's columns to their tiles."""
+    source, whole = f"p{plan.c.rhs.buffer}", plan.steps * plan.depths
+    size = -(-min(columns.step, columns.extent) // SQUARE) * SQUARE
+    tiles = Axis("j", size, Role.SERIAL, TILE, of=columns.extent)
+    if plan.is_rhs_along_depth:
+        quarters = Axis(DEPTH, whole, Role.SERIAL, plan.quarter)
+        return around(
+            (tiles, quarters), (Fill("rhs", f"squares turned in registers, of {source}"),)
+        )
+    steps = Axis(DEPTH, whole, Role.SERIAL, plan.depths)
+    groups = Axis(DEPTH, plan.depths, Role.SERIAL, plan.group)
+    return around((steps, tiles, groups), (Fill("rhs", f"rows side by side of {source}"),))
+
+
 def _rows(plan: TilePlan, rows: Axis) -> Nodes:
     """A unit's rows to their tiles, over a block of depth."""
     fill = Fill("lhs", f"rows of p{plan.c.lhs.buffer}")
@@ -126,6 +141,14 @@ def _rows(plan: TilePlan, rows: Axis) -> Nodes:
         quarters = Axis(DEPTH, block, Role.SERIAL, plan.quarter, of=whole if is_part else 0)
         turned = Fill("lhs", f"squares turned in registers, of p{plan.c.lhs.buffer}")
         return (Loop(tiles, (Loop(quarters, (turned,)),)),)
+    if plan.runs > 1 and not is_part:
+        runs = Axis(DEPTH, whole, Role.SERIAL, plan.run_steps * plan.depths)
+        tail = Tail.MASKED if plan.rest else Tail.NONE
+        steps = Axis(
+            DEPTH, plan.run, Role.VECTOR, plan.depths, plan.depths, tail,
+            plan.depths if plan.rest else 0, of=whole,
+        )  # fmt: skip
+        return (Loop(Axis("i", size, Role.SERIAL, of=of), around((runs, steps), (fill,))),)
     has_tail = plan.rest and plan.runs == 1
     tail, tail_step = (Tail.MASKED, plan.depths) if has_tail else (Tail.NONE, 0)
     read = plan.c.k if plan.runs == 1 else whole
@@ -146,17 +169,20 @@ def _square(product: AmxProduct) -> Nodes:
     if plan.is_turned:
         rows = Axis("j", SQUARE, Role.SERIAL, of=c.n)
         store = replace(store, index=tuple(sorted(store.index, key="bji".index)))
-    last = Loop(rows, (store,))
+    last: Nodes = (Loop(rows, (store,)),)
+    if plan.is_turned:
+        tiles = Axis("k", SQUARE * SQUARE, Role.SERIAL, TILE * TILE)
+        last = (Loop(tiles, (Fill(SUMS, "squares turned in registers"),)), *last)
     if plan.blocks == 1:
         steps = Axis(DEPTH, whole, Role.REDUCED, plan.depths)
-        return (Reduction(SUMS, "add of products", (steps,), TILE, 4 * TILE, reads=reads), last)
+        return (Reduction(SUMS, "add of products", (steps,), TILE, 4 * TILE, reads=reads), *last)
     block = plan.block_steps * plan.depths
     steps = Axis(DEPTH, block, Role.REDUCED, plan.depths, of=whole if whole % block else 0)
     made = Reduction("tile", "add of products", (steps,), TILE, 4 * TILE, reads=reads)
     lanes = plan.ring.lanes
     joined = Axis("k", SQUARE * SQUARE, Role.VECTOR, lanes, lanes)
     added = Loop(joined, (Fill(SUMS, f"add of {SUMS} and tile"),))
-    return made, added, last
+    return made, added, *last
 
 
 def tile_packing_schedule(plan: TilePlan) -> LoopSchedule:

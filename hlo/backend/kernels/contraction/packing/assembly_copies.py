@@ -138,10 +138,13 @@ def _along(w: Writer, packing: Packing, block: PanelRange) -> None:
     source, panels, ring = packing.source, packing.panels, packing.ring
     stride = source.depth[0][1] if source.depth else 0
     size, rows = block.depth_size, rows_at_once(packing)
+    whole = size.integer or 0  # 0: the run knows it
 
     def at_chunk(i: Value, _: list[Value]) -> list[Value]:
         done = times(w, i, rows)
-        count = w.intrinsic("llvm.umin", "i64", w.binary("sub", size, done), w.int(rows))
+        count = w.int(min(rows, whole))
+        if whole == 0 or (whole > rows and whole % rows):
+            count = w.intrinsic("llvm.umin", "i64", w.binary("sub", size, done), w.int(rows))
         k = add(w, block.depth_begin, done)
         row = element_address(w, address_of(block.source), times(w, k, stride), source.dtype)
         target = advanced(w, block.target, times(w, k, packing.k_step), ring.scalar)

@@ -193,7 +193,7 @@ def packing_schedule(packing: Packing, batch: Axes, side: str, source: str) -> L
         group,
         CHUNK if chunks > 1 else depth,
         panels.count if panels.count % group else 0,
-        depth if chunks > 1 and depth % CHUNK else 0,
+        depth if chunks > 1 else 0,
     )
     body = packing_nodes(packing, side, source, part)
     axes = (

@@ -21,7 +21,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.microkernels.microkernel import Tile
 from hlo.backend.kernels.contraction.problem.result import Epilogue, Result
-from hlo.backend.kernels.contraction.problem.ring import Parts
+from hlo.backend.kernels.contraction.problem.ring import Parts, Ring
 from hlo.backend.kernels.contraction.products.form import ProductForm
 from hlo.backend.kernels.contraction.products.partial_sums import PartialSums
 from hlo.backend.kernels.contraction.products.plan import ProductPlan
@@ -56,6 +56,11 @@ def columns_from(w: Writer, plan: ProductPlan, start: Value) -> Columns:
         return Columns(start, (None,) * plan.vectors)
     last = w.int((plan.vectors - 1) * lanes)  # the one panel there is begins at 0
     return Columns(start, (*(None,) * (plan.vectors - 1), below(w, last, n, lanes)))
+
+
+def waits(ring: Ring, epilogue: Epilogue | None) -> bool:
+    """Whether what turned sums become takes the place of the sums until all of a square are."""
+    return epilogue is not None and epilogue.dtype.bits <= 8 * ring.scalar_bytes
 
 
 class Finishing:
@@ -118,8 +123,8 @@ class Finishing:
         """
         w, rows, lanes = self.w, self.plan.rows.step, self.ring.lanes
         index = add(w, tile.out_index, times(w, tile.column, rows))
-        waits = self.epilogue is not None and self.epilogue.dtype.bits <= 8 * self.ring.scalar_bytes
-        held = self.result.vector(lanes) if waits else self.ring.vector
+        is_waiting = waits(self.ring, self.epilogue)
+        held = self.result.vector(lanes) if is_waiting else self.ring.vector
 
         def at_vector(v: Value) -> None:
             first = times(w, v, lanes)
@@ -128,11 +133,11 @@ class Finishing:
             def place(row: Value) -> Value:
                 return advanced(w, waiting.row(row), first, self.ring.scalar)
 
-            if waits:
+            if is_waiting:
                 each(w, w.int(0), w.int(rows), lambda r: self._finished(place(r), begin, r))
             places = [place(w.int(r)) for r in range(rows)]
             values = [w.load(at, held, self.ring.scalar_bytes) for at in places]
-            if not waits:
+            if not is_waiting:
                 values = [self._form(x, begin, w.int(r)) for r, x in enumerate(values)]
             self.result.store_turns(values, begin)
 

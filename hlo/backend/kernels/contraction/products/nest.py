@@ -16,6 +16,7 @@ from hlo.backend.kernels.contraction.problem.axes import Operand
 from hlo.backend.kernels.contraction.problem.nests import DEPTH, FREE, SUMS, batches, cached, stored
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.products.band_limits import share_of
+from hlo.backend.kernels.contraction.products.finishing import waits
 from hlo.backend.kernels.contraction.products.form import ProductForm
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.row_prefetch import tiles_ahead
@@ -228,7 +229,18 @@ class _Loops:
         return self._over("i", (Loop(self._row(again=False), (Fill(SUMS, "0"),)),))
 
     def _finished(self) -> Nodes:
-        return self._over("i", (Loop(self._row(again=True), (stored(self.c, self.epilogue),)),))
+        return self._over("i", self._stores())
+
+    def _stores(self) -> Nodes:
+        """A tile's sums to the result: by rows, or a vector of columns at a time, whose sums wait
+        for each other where they are finished one by one.
+        """
+        store, rows = stored(self.c, self.epilogue), self._row(again=True)
+        if not self.plan.turns:
+            return (Loop(rows, (store,)),)
+        lanes = self.ring.lanes
+        columns = Axis("j", self.plan.vectors * lanes, Role.VECTOR, lanes, lanes, of=self.c.n)
+        return around((columns, rows) if waits(self.ring, self.epilogue) else (columns,), (store,))
 
     def _tile(self, *, packs: bool = False) -> Nodes:
         """The sums of a tile, and where they go. packs: whether it packs its columns."""
@@ -241,7 +253,7 @@ class _Loops:
             return (*made, Fill(SUMS, f"{self.addition} of sums and tile"))
         if self.form.is_direct:
             return (*made, stored(self.c, self.epilogue))
-        return (*made, Loop(self._row(again=True), (stored(self.c, self.epilogue),)))
+        return (*made, *self._stores())
 
     def _prefetches(self) -> Nodes:
         """A tile's part of the next batch's factors, of the next group's rows, or of the next
@@ -323,7 +335,7 @@ class _Loops:
         else:
             is_part = total % blocks > 0
         depth = packing.panel_depth or self.c.k
-        is_cut = self.form.staged and packing.panel_depth > 0 and self.c.k % depth > 0
+        is_cut = self.form.staged and packing.panel_depth > 0 and self.c.k > depth
         share = Share(count, depth, total * is_part, self.c.k * is_cut)
         source = self._source(side)
         return (self._cache(side), *packing_nodes(packing, side, source, share))

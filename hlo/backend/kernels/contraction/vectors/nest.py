@@ -58,7 +58,7 @@ def _dots(stream: Dots) -> Nodes:
         of=c.n if stream.blocks > 1 else 0,
     )
     join = Join.TOGETHER if step > 1 else Join.HALVED
-    axes = tuple(_depths(stream))
+    axes = tuple(depth_axes(stream))
     groups = dots_rows(c, stream.ring)
     together = len(groups[0]) * step
     made = Reduction(
@@ -76,7 +76,7 @@ def _of_groups(groups: Sequence[range], body: Nodes) -> Nodes:
     return (Loop(Axis("i", rows, Role.UNROLLED, size, tail=tail), body),)
 
 
-def _depths(stream: Dots) -> Iterator[Axis]:
+def depth_axes(stream: Dots) -> Iterator[Axis]:
     """Loops over depth; the innermost one over vectors, as many a round as there are chains."""
     cut, lanes = stream.cut, stream.ring.lanes
     *outer, last = stream.c.depth
