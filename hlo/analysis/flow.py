@@ -103,9 +103,9 @@ def _element(source: Instruction, index: int) -> Instruction | None:
     return source.operands[index] if source.opcode == "tuple" else None
 
 
-def is_body(computation: Computation) -> bool:
+def is_body(computation: Computation | None) -> bool:
     """Whether a while runs it."""
-    if computation.module is None:
+    if computation is None or computation.module is None:
         return False
     callers = computation.module.entry.fact(callers_below).get(computation, [])
     return any(c.opcode == "while" for c in callers)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from hlo.analysis.blocks.sums import is_zero
-from hlo.analysis.flow import Callers, Value, body_of, onward
+from hlo.analysis.flow import Callers, Value, body_of, is_body, onward
 from hlo.analysis.reducers import reducer_of
 from hlo.analysis.while_loops.loop_state import element_index, unchanged_elements
 from hlo.ir.computation import Computation
@@ -98,11 +98,24 @@ def _computed_from(body: Computation, paths: Sequence[Path], callers: Callers) -
     found = set(waiting)
     while waiting:
         value = waiting.pop()
-        if value[0] is not body.root:
-            new = [to for to, _ in onward(value, callers) if to not in found]
-            found.update(new)
-            waiting += new
+        new = [to for to, _ in _inside(value, body, callers) if to not in found]
+        found.update(new)
+        waiting += new
     return found
+
+
+def _inside(
+    value: Value, body: Computation, callers: Callers
+) -> Iterator[tuple[Value, Instruction | None]]:
+    """Where a value goes in a body: not out of it, nor into loops there, which are followed for
+    themselves.
+    """
+    instruction, _ = value
+    if instruction is body.root:
+        return
+    for to, op in onward(value, callers):
+        if to[0].opcode != "parameter" or not is_body(to[0].computation):
+            yield to, op
 
 
 def _followed(
@@ -121,9 +134,7 @@ def _followed(
         if joined == known:
             continue
         ways[value] = joined
-        if value[0] is body.root:
-            continue
-        for to, op in onward(value, callers):
+        for to, op in _inside(value, body, callers):
             made = joined if op is None else _through(op, value[0], joined, of)
             if made is not None:
                 waiting.append((to, made))
