@@ -41,6 +41,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 
 _TYPE = vector_of("float", 16)  # of vectors that are looked at
+_MOST_COPIED = 1 << 26  # Bytes of scaled factors, which have their place whether it is used or not.
 
 
 def flushes(dot: Instruction, around: Computation, target: Target) -> bool:
@@ -110,13 +111,18 @@ def _scaled(
         return None
     for call in sequence.calls:
         if call.is_early:  # A factor's elements in another order, and zeros between them.
-            (source,) = [b for b in call.buffers if b in arrays]
-            (place,) = [b for b in call.buffers if b not in arrays]
-            size = sequence.bytes_at(place) // dt.F32.item_bytes
-            arrays[place] = Region(arrays[source].number, 0, size)
+            made = [b for b in call.buffers if b not in arrays]
+            if len(call.buffers) != 2 or len(made) != 1:
+                return None
+            (source,) = (b for b in call.buffers if b in arrays)
+            size = sequence.bytes_at(made[0]) // dt.F32.item_bytes
+            arrays[made[0]] = Region(arrays[source].number, 0, size)
+    sources = dict.fromkeys(b for call in own for b in call.buffers if b in arrays)
+    if sum(arrays[source].copy_bytes for source in sources) > _MOST_COPIED:
+        return None
     first = len(sequence.calls)
     copies: dict[int, int] = {}
-    for source in dict.fromkeys(b for call in own for b in call.buffers if b in arrays):
+    for source in sources:
         copies[source] = sequence.temporary(arrays[source].copy_bytes)
         shown = partial(Plan, ("scaled: a factor by a power of two",))
         sequence.call(scaled_kernel(arrays[source]), shown, source, copies[source], maxima)

@@ -248,27 +248,29 @@ def test_what_is_made_of_results(low: float, scale: float) -> None:
 
 VECTOR = """HloModule m
 ENTRY e {{
-  x = f32[{m},{k}] parameter(0)
-  v = f32[{k}] parameter(1)
-  s = f32[{m},{k}] multiply(x, x)
-  n = f32[{m},{k}] negate(s)
-  e = f32[{m},{k}] exponential(n)
+  x = {t}[{m},{k}] parameter(0)
+  v = {t}[{k}] parameter(1)
+  s = {t}[{m},{k}] multiply(x, x)
+  n = {t}[{m},{k}] negate(s)
+  e = {t}[{m},{k}] exponential(n)
   d = f32[{m}] dot(e, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
   w = f32[{k}] dot(e, d), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
-  ROOT t = (f32[{m}], f32[{k}], f32[{m},{k}]) tuple(d, w, e)
+  ROOT t = (f32[{m}], f32[{k}], {t}[{m},{k}]) tuple(d, w, e)
 }}
 """
 
 
 @pytest.mark.parametrize("least", [0.0, 9.0])
 @pytest.mark.parametrize("scale", [1.0, 1e-10, 1e-30, 1e27])
-def test_matrices_by_vectors(least: float, scale: float) -> None:
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+def test_matrices_by_vectors(kind: str, least: float, scale: float) -> None:
     """Of both sides; where results are small on doubles, whatever the factors' ranges are."""
     m, k = 300, 500
     rng = np.random.default_rng(19)
-    x = rng.uniform(least, 10.2, (m, k)).astype(np.float32)
-    v = (rng.standard_normal(k) * scale).astype(np.float32)
-    module = hlo.parse(VECTOR.format(m=m, k=k))
+    form = dt.DTYPES[kind].numpy
+    x = rng.uniform(least, 10.2, (m, k)).astype(form)
+    v = (rng.standard_normal(k) * scale).astype(form)
+    module = hlo.parse(VECTOR.format(m=m, k=k, t=kind))
     run = hlo.compile(module, machine=assisting(), threads=2, passes="", cache=False)
     d, w, e = (np.asarray(a).astype(np.float64) for a in run(x, v))
     for found, factor, vector in ((d, e, v.astype(np.float64)), (w, e.T, d)):
