@@ -27,9 +27,11 @@ def is_extensible(loop: Instruction, calls: dict[Computation, list[Instruction]]
 
 def unchanged_elements(body: Computation) -> Set[Instruction]:
     """The get-tuple-elements of the parameter that the root hands on in their own places, in the
-    order of its users: passes that go through them add to states.
+    order of its users: passes that go through them add to states. None where the root is no tuple.
     """
     (parameter,) = body.parameters
+    if body.root.opcode != "tuple":
+        return dict[Instruction, None]().keys()
     return dict.fromkeys(
         element
         for element in parameter.users

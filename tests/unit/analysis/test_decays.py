@@ -91,3 +91,22 @@ def test_products_of_matrices() -> None:
     module = hlo.parse(text.format(lines=lines, u="n", v="v"))
     values = decaying(module.entry.root, callers_below(module.entry))
     assert {i.name for i, path in values if not path} >= {"u", "n"}
+
+
+def test_a_body_whose_root_is_no_tuple() -> None:
+    """What it calls hands the state on."""
+    text = LOOP.replace("body {{\n", "step {{\n", 1)
+    text = text.replace(
+        "condition {{",
+        """body {{
+  s = (s32[], f32[8], f32[8], f32[8], f32[64,8]) parameter(0)
+  k = f32[8] get-tuple-element(s), index=3
+  n = f32[8] negate(k)
+  ROOT c = (s32[], f32[8], f32[8], f32[8], f32[64,8]) call(s), to_apply=step
+}}
+condition {{""",
+        1,
+    )
+    module = hlo.parse(text.format(lines=AVERAGE, u="n", v="v"))
+    values = decaying(module.entry.root, callers_below(module.entry))
+    assert {i.name for i, path in values if not path} >= {"u", "m", "n"}
