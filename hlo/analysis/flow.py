@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from hlo.analysis.while_loops.loop_state import element_index, unchanged_elements
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callers_below
 from hlo.ir.instruction import Instruction
@@ -78,7 +77,9 @@ def _before(value: Instruction) -> Instruction | None:
         case "fusion" if value.shape.is_array:
             return value.called_computations()[0].root
         case "get-tuple-element":
-            return _element(value.operands[0], element_index(value))
+            index = value["index"]
+            assert isinstance(index, int), "an element has an integer index"
+            return _element(value.operands[0], index)
         case "parameter" if value.shape.is_array and (caller := _only_caller(value)) is not None:
             number = value["parameter_number"]
             assert isinstance(number, int), "an INT64"
@@ -90,6 +91,9 @@ def _before(value: Instruction) -> Instruction | None:
 
 def _element(source: Instruction, index: int) -> Instruction | None:
     """What an element of a tuple is."""
+    # Factors of products alone are looked for so.
+    from hlo.analysis.while_loops.loop_state import element_index, unchanged_elements
+
     while source.opcode == "parameter":  # of a loop that hands the element on
         caller = _only_caller(source)
         if caller is None or caller.opcode != "while":

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from hlo.analysis.decisions import Decisions, config_of
 from hlo.analysis.flow import Callers, Value, onward
 from hlo.analysis.underflow import beginnings
-from hlo.analysis.while_loops.decays import decaying
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callers_below, calls
 from hlo.ir.instruction import Instruction
@@ -55,6 +54,8 @@ def _tails(entry: Computation) -> frozenset[Value]:
         waiting += ((begin, ()) for begin in beginnings(around))
         for loop in calls(around):
             if loop.opcode == "while":
+                from hlo.analysis.while_loops.decays import decaying  # few programs have loops
+
                 waiting += decaying(loop, called)
     found = set(waiting)
     while waiting:

@@ -41,15 +41,18 @@ def set_epilogues_apart(computation: Computation, target: Target) -> None:
 
 def _found(computation: Computation, target: Target) -> list[Instruction]:
     """The fusions that hold such a product and more."""
-    from hlo.backend.kernels.contraction.flushed_products import flushes  # of some programs
-
     found = []
     for fusion in calls(computation):
         dot = contraction_of(fusion)
         if dot is None or dot.opcode != "dot" or "control-predecessors" in fusion.attributes:
             continue
         (callee,) = fusion.called_computations()
-        if callee.root is not dot and flushes(dot, computation, target):
+        if callee.root is dot:
+            continue
+        # Kernels of products are for programs that have some.
+        from hlo.backend.kernels.contraction.flushed_products import flushes
+
+        if flushes(dot, computation, target):
             found.append(fusion)
     return found
 
