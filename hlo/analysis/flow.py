@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from hlo.ir.computation import Computation
-from hlo.ir.graph import callers_below
+from hlo.ir.graph import body_of, callers_below
 from hlo.ir.instruction import Instruction
 
 Value = tuple[Instruction, tuple[int, ...]]
@@ -122,10 +122,3 @@ def _only_caller(parameter: Instruction) -> Instruction | None:
         return None
     found = around.module.entry.fact(callers_below).get(around, [])
     return found[0] if len(found) == 1 else None
-
-
-def body_of(loop: Instruction) -> Computation:
-    """What a while runs."""
-    body = loop["body"]
-    assert isinstance(body, Computation), "a loop has a body"
-    return body

@@ -117,6 +117,13 @@ def callers(module: Module) -> dict[Computation, list[Instruction]]:
     return found
 
 
+def body_of(loop: Instruction) -> Computation:
+    """What a while repeats."""
+    body = loop.attributes["body"]
+    assert isinstance(body, Computation), "a while has a body"
+    return body
+
+
 def callers_below(entry: Computation) -> dict[Computation, list[Instruction]]:
     """What calls each computation, of those that a computation calls, directly or not; none calls
     the computation itself.

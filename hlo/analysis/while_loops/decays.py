@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from hlo.analysis.blocks.sums import is_zero
-from hlo.analysis.flow import Callers, Value, body_of, is_body, onward
+from hlo.analysis.flow import Callers, Value, is_body, onward
 from hlo.analysis.reducers import reducer_of
 from hlo.analysis.while_loops.loop_state import element_index, unchanged_elements
 from hlo.ir.computation import Computation
+from hlo.ir.graph import body_of
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.table import INDEX_MAPS, opcodes

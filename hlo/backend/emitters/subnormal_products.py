@@ -7,7 +7,7 @@ among its factors or results. As doubles, of which none is subnormal (`types.on_
 take a tenth of that and ten times a product of others: vectors without a subnormal factor, or
 number to divide, go the short way.
 
-Only numbers that are likely to underflow are looked at (analysis/underflow.py), and only where one
+Only numbers that are likely to underflow are looked at (analysis/tails.py), and only where one
 instruction does it: three of them and branches among 16 registers took programs without subnormal
 numbers 1.05 to 1.2 of their time.
 """

@@ -13,17 +13,11 @@ from hlo.backend.planning.occupancy import NOTHING, Scope, Snapshot
 from hlo.backend.planning.schedule import Source
 from hlo.backend.planning.value_allocations import Steps, ValueAllocations
 from hlo.ir.computation import Computation
+from hlo.ir.graph import body_of
 from hlo.ir.instruction import Instruction
 
 LEAST_MOVED = 2048  # An iteration that copies so many bytes of state is worth a second body.
 MOST_DOUBLED = 256  # The most instructions of a body that is planned twice.
-
-
-def body_of(loop: Instruction) -> Computation:
-    """What a while repeats."""
-    body = loop.attributes["body"]
-    assert isinstance(body, Computation), "a while has a body"
-    return body
 
 
 def moved_bytes(nodes: Iterable[Node]) -> int:

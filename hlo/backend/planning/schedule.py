@@ -29,7 +29,7 @@ from hlo.backend.planning.update_order import (
 )
 from hlo.errors import HloError
 from hlo.ir.computation import Computation
-from hlo.ir.graph import callees_first, control_predecessors, is_topological, post_order
+from hlo.ir.graph import body_of, callees_first, control_predecessors, is_topological, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.table import Trait, opcodes
@@ -67,7 +67,7 @@ class Schedule(Struct, frozen=True, eq=False):
                 return found
             home = found[0].computation
             loop = None if home is None else self.loops.get(home)
-            if loop is None or found[1] not in self.invariant[_body(loop)]:
+            if loop is None or found[1] not in self.invariant[body_of(loop)]:
                 return found
             instruction, leaf = loop.operands[0], found[1]
 
@@ -82,7 +82,7 @@ class Schedule(Struct, frozen=True, eq=False):
             home = found[0].computation
             if home not in self.branches:
                 loop = self.loops.get(home)
-                return loop is not None and found[1] in self.invariant[_body(loop)]
+                return loop is not None and found[1] in self.invariant[body_of(loop)]
             instruction, leaf = self.branches[home][1], found[1]
 
     def is_repeated(self, computation: Computation | None) -> bool:
@@ -144,12 +144,6 @@ def schedule(module: Module) -> Schedule:
     return Schedule(
         module, orders, found, unread(orders, found), _loops(runs), dict(_branches(runs))
     )
-
-
-def _body(loop: Instruction) -> Computation:
-    body = loop.attributes["body"]
-    assert isinstance(body, Computation), "a while has a body"
-    return body
 
 
 def _runs(orders: dict[Computation, Order]) -> dict[Computation, list[Instruction]]:

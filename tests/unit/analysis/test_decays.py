@@ -3,9 +3,8 @@
 import pytest
 
 import hlo
-from hlo.analysis.flow import body_of
 from hlo.analysis.while_loops.decays import decaying
-from hlo.ir.graph import callers_below
+from hlo.ir.graph import body_of, callers_below
 
 LOOP = """HloModule m
 body {{

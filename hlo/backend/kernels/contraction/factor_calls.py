@@ -40,8 +40,7 @@ class FactorCalls(Calls):
         """A kernel that writes a new temporary from a buffer (from starts in it); the temporary's
         place.
         """
-        place = self.next_place
-        self.temporaries.append(size)
+        place = self.temporary(size)
         self.call(kernel, schedule, source, place, *starts, is_early=source in self.early)
         if source in self.early:
             self.early.add(place)
@@ -85,8 +84,8 @@ class FactorCalls(Calls):
             return c
         from hlo.backend.kernels.contraction.problem.computed import materialised
 
-        self.calls.append(materialised(factor.prologue, self.target, place := self.next_place))
-        self.temporaries.append(factor.prologue.root.shape.size_bytes)
+        place = self.temporary(factor.prologue.root.shape.size_bytes)
+        self.calls.append(materialised(factor.prologue, self.target, place))
         return replace(c, **{side: replace(factor, buffer=place, prologue=None)})
 
     def in_order(self, shape: Shape, order: tuple[int, ...], source: int) -> int:
@@ -100,10 +99,9 @@ class FactorCalls(Calls):
             return self.prepare(step, source, shape.size_bytes)
         from hlo.backend.kernels.contraction.problem.computed import in_order, materialised
 
-        place, is_early = self.next_place, source in self.early
+        place, is_early = self.temporary(shape.size_bytes), source in self.early
         call = materialised(in_order(shape, order, source), self.target, place)
         self.calls.append(replace(call, is_early=is_early))
-        self.temporaries.append(shape.size_bytes)
         if is_early:
             self.early.add(place)
         return place

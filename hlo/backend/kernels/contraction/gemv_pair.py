@@ -61,8 +61,7 @@ def gemv_pair_kernels(fusion: Instruction, pair: Pair, target: Target) -> Kernel
     both = GemvPair(along, down, ring)
     result = len(fusion.operands)
     calls = Calls(target, result + 2)
-    place = calls.next_place
-    calls.temporaries.append(both.parts * down.n * ring.scalar_bytes)
+    place = calls.temporary(both.parts * down.n * ring.scalar_bytes)
     x, matrix = map(fusion_number, (vector_of(pair.along), pair.matrix))
     z = result if pair.is_chained else fusion_number(vector_of(pair.down))
     calls.call(both.kernel(), partial(_schedule, both), x, matrix, result, z, place)

@@ -40,8 +40,8 @@ def repaired(
     that may.
     """
     form = Form.of(convolution, sequence.target)
-    factors, flag = (sequence.buffers.lhs.buffer, sequence.buffers.rhs.buffer), sequence.next_place
-    sequence.temporaries.append(FLAG_BYTES)
+    factors = (sequence.buffers.lhs.buffer, sequence.buffers.rhs.buffer)
+    flag = sequence.temporary(FLAG_BYTES)
     check = KernelCall(check_kernel(form, met), (*factors, flag))
     repair = KernelCall(repair_kernel(form), (*factors, sequence.buffers.result), when=flag)
     if reads_factors_first(form, met):

@@ -287,11 +287,9 @@ class ContractionSequence(FactorCalls):
             row = zeros_contraction(c, c.lhs.buffer)
             assert ring.dot is not None, "of words"
             return self.prepare(PrepackedZeros(row, ring.dot), c.rhs.buffer, zeros_bytes(c))
-        word = self.next_place
-        self.temporaries.append(WORD_BYTES)
+        word = self.temporary(WORD_BYTES)
         self.call(zero_word_kernel(), partial(Plan, ("zero: a word of zeros, moved",)), word)
-        place = self.next_place
-        self.temporaries.append(zeros_bytes(c))
+        place = self.temporary(zeros_bytes(c))
         s32 = replace(ring, result=dt.S32)
         row = normal(zeros_contraction(c, word), ring.lanes)
         self._product(planned(row, s32), None, place)
@@ -454,8 +452,7 @@ class ContractionSequence(FactorCalls):
         """Products of the parts of depth, and their sum."""
         parted, parts = split
         parted = replace(parted, bounded=None)
-        place = self.next_place
-        self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
+        place = self.temporary(c.batches * parts * c.m * c.n * parted.out.item_bytes)
         is_tiled = self._is_packed_once(parted, ring)
         if not is_tiled and streams(parted, ring):
             self.sums = parts_sums(vector_sums(parted, ring), parts)
