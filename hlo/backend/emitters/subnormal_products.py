@@ -88,6 +88,10 @@ def computed(
     form = _FORMS[instruction.opcode]
     w = nest.w
     pairs = [_of_one_length(w, *pair) for pair in zip(*operands, strict=True)]
+    if pairs[0][0].lanes == 1 and instruction.shape.size >= nest.target.lanes(
+        instruction.shape.dtype
+    ):
+        return None  # Of vectors' edges there are few, and each test costs its compilation.
     flag = _some_is_subnormal(nest, dict.fromkeys(pair[n] for pair in pairs for n in places))
     if flag is None:
         return None
@@ -140,7 +144,7 @@ def _either_way(
     """The results on floats, or on doubles if there are subnormal ones. Opens basic blocks."""
     w = nest.w
     quick, slow, done = (w.new_label(p) for p in ("quick", "slow", "done"))
-    w.branch_if(is_subnormal, slow, quick)
+    w.branch_if(is_subnormal, slow, quick, is_rare=True)
     w.label(quick)
     short = [w.assign(Arithmetic, x.type, opcode, x, y) for x, y in pairs]
     w.branch(done)

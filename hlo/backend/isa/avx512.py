@@ -115,7 +115,14 @@ class Avx512(Avx2):
 
     def subnormal_lanes(self, w: Writer, x: Value) -> Value | None:
         """vfpclass, whose bit 5 asks for subnormal numbers."""
-        if not self._fits(x.type) or not self._has("avx512dq"):
+        if not self._has("avx512dq"):
+            return None
+        if x.type in ("float", "double") and self._has("avx512vl"):
+            # A scalar is the first lane of a register, whatever the others are.
+            type = vector_of(x.type, 128 // _BITS[x.type])
+            lanes = self.subnormal_lanes(w, w.insert(poison(type), x, 0))
+            return None if lanes is None else w.extract(lanes, 0)
+        if not self._fits(x.type):
             return None
         scalar = scalar_of(x.type)
         name = f"llvm.x86.avx512.fpclass.{_SUFFIXES[scalar]}.{_size(x.type)}"

@@ -44,7 +44,8 @@ class Target(Struct, frozen=True):
     whether LAPACK's routines have to be found in this process; else whoever links the code has
     them all. is_alone: whether one thread runs all of it: what only several make fast is left out,
     where results do not depend on it. is_bounded: whether what instructions say of bounded
-    dimensions is so: of a block's alone. made: the kernels of the program so far.
+    dimensions is so: of a block's alone. on_doubles: whether products of narrower floats are summed
+    as doubles, none of which is subnormal. made: the kernels of the program so far.
     """
 
     machine: Machine
@@ -57,6 +58,7 @@ class Target(Struct, frozen=True):
     seeks_lapack: bool = True
     is_alone: bool = False
     is_bounded: bool = False
+    on_doubles: bool = False
     made: Made | None = None
 
     @property
@@ -79,8 +81,9 @@ class Target(Struct, frozen=True):
         remembered of it serves all programs, and keeps none of them.
         """
         return replace(
-            self, schedules=None, made=None, runs_once=False, is_alone=False, is_bounded=False
-        )
+            self, schedules=None, made=None, runs_once=False, is_alone=False, is_bounded=False,
+            on_doubles=False,
+        )  # fmt: skip
 
     def shown(self, kernel: Kernel, schedule: Callable[[], Any]) -> Kernel:
         """A kernel of that schedule, which is made where somebody asks."""

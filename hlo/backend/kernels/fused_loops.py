@@ -69,23 +69,25 @@ def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
 
 
 def _in_versions(instruction: Instruction, target: Target) -> Kernel:
-    """The kernel; one that a loop calls in a version for subnormal numbers, too."""
+    """The kernel; one that a loop calls in a version for subnormal numbers, too. Scalars wait for
+    each other, so that looking at them takes no time.
+    """
     around, mode = underflows_in(instruction, target), target.isa.float_mode
     if around is None or mode is None or not mode.met or target.runs_once:
         return _made(instruction, target, around)[0]
     # Few programs underflow.
     from hlo.analysis.flow import is_body
     from hlo.backend.emitters.subnormal_products import looks
-    from hlo.backend.kernels.versions import of_two
+    from hlo.backend.kernels.versions import of_met
 
-    if not is_body(around) or not looks(instruction, around):
+    if not is_body(around) or not looks(instruction, around) or _is_scalar(instruction, target):
         return _made(instruction, target, around)[0]
     usual = _made(instruction, target, None)[0]
     unseen = replace(target, schedules=None)
     careful = _made(instruction, unseen, around, is_careful=True)[0]
     if careful.text == usual.text:
         return usual
-    made = of_two(usual, careful, mode)
+    made = of_met(usual, careful, mode)
     if target.schedules is not None:
         target.schedules.enter_same(made.text, usual.text)
     return made
@@ -177,6 +179,12 @@ def _only_moves(instruction: Instruction) -> bool:
 def _has_loops(instruction: Instruction) -> bool:
     """Whether elements go through whiles."""
     return any(m.opcode == "while" for m in with_callees(instruction))
+
+
+def _is_scalar(instruction: Instruction, target: Target) -> bool:
+    """Whether all that it computes is less than a vector."""
+    members = [m for m in with_callees(instruction) if m.opcode != "parameter"]
+    return all(s.size < target.lanes(F32) for m in members for s in _arrays(m.shape))
 
 
 def underflows_in(instruction: Instruction, target: Target) -> Computation | None:

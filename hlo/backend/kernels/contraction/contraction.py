@@ -8,6 +8,8 @@ own list; without them the list is lhs, rhs, result, temporaries.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from hlo.analysis.decisions import decisions_of
@@ -36,11 +38,14 @@ from hlo.backend.kernels.contraction.sequence import ContractionSequence
 from hlo.backend.loops.expression import waits_in
 from hlo.ir.instruction import Instruction
 
+# The epilogue of a product, as a target's code has it.
+EpilogueOf = Callable[[Target], Epilogue | None]
+
 
 def contraction_kernels(
     instruction: Instruction,
     target: Target,
-    epilogue: Epilogue | None = None,
+    epilogue_of: EpilogueOf = lambda _: None,
     buffers: BufferNumbers = DOT_BUFFERS,
     known: KnownLeaves = NONE_KNOWN,
 ) -> KernelSequence:
@@ -50,6 +55,7 @@ def contraction_kernels(
     that a loop keeps are packed by early calls.
     HloError "unsupported" for a convolution_kind.
     """
+    epilogue = epilogue_of(target)
     if (inner := contraction_of(instruction)) is not None:
         return _fused_kernels(instruction, inner, target, known)
     if (pair := pair_of(instruction)) is not None:
@@ -73,16 +79,27 @@ def contraction_kernels(
     if epilogue is None:
         places = c.lhs.buffer, c.rhs.buffer
         sequence.factors = dict(zip(places, instruction.operands, strict=True))
-    around, mode = instruction.computation, target.isa.float_mode
-    if epilogue is None and mode and around is not None and waits_in(around, target):
-        # Few programs underflow.
-        from hlo.backend.kernels.contraction.flushed_products import flushes, with_flushed
-        from hlo.backend.kernels.contraction.small_results import can_be_told
+    around = instruction.computation
+    if around is None or target.is_small or not waits_in(around, target):
+        return sequence.finished(c)
+    # Few programs underflow.
+    from hlo.backend.kernels.contraction.flushed_products import flushes, with_flushed
+    from hlo.backend.kernels.contraction.small_results import can_be_told
+    from hlo.backend.kernels.contraction.vectors.subnormal_vectors import (
+        in_versions,
+        vector_with_tails,
+    )
 
-        is_told = can_be_told(c, sequence.at_most_two())
-        if is_told and flushes(instruction, around, target):
-            return with_flushed(sequence, c, mode)
-    return sequence.finished(c)
+    mode = target.isa.float_mode
+    is_told = epilogue is None and can_be_told(c, sequence.at_most_two())
+    if mode and is_told and flushes(instruction, around, target):
+        return with_flushed(sequence, c, mode)
+    made = sequence.finished(c)
+    if target.is_bounded or (side := vector_with_tails(instruction, c, target)) is None:
+        return made
+    doubled = replace(target, on_doubles=True, schedules=None)
+    careful = ContractionSequence(doubled, epilogue_of(doubled), buffers, known).finished(c)
+    return in_versions(made, careful, c, side, target)
 
 
 def _zeros_of(dot: Instruction) -> Bands:
@@ -104,5 +121,8 @@ def _fused_kernels(
     (callee,) = fusion.called_computations()
     known = known.without(buffers.moved)  # other parts of them in each iteration
     is_alone = callee.root is contraction
-    epilogue = None if is_alone else fused_epilogue.Fused(fusion, contraction, target).epilogue()
-    return contraction_kernels(contraction, target, epilogue, buffers, known)
+
+    def epilogue_of(target: Target) -> Epilogue | None:
+        return None if is_alone else fused_epilogue.Fused(fusion, contraction, target).epilogue()
+
+    return contraction_kernels(contraction, target, epilogue_of, buffers, known)

@@ -21,11 +21,10 @@ from hlo.backend.ir.control import set_flag
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.functions import BEGIN, BUFFERS, END
 from hlo.backend.ir.kernel import NONE_KNOWN, Kernel, KernelCall, KernelSequence
-from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.ir.writer import Writer
 from hlo.backend.isa.generic import FloatMode
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.problem.axes import Contraction, dot_contraction
-from hlo.backend.kernels.contraction.problem.computed import converted, materialised
 from hlo.backend.kernels.contraction.scaled_factors import (
     Region,
     regions,
@@ -34,13 +33,12 @@ from hlo.backend.kernels.contraction.scaled_factors import (
 )
 from hlo.backend.kernels.contraction.sequence import ContractionSequence
 from hlo.backend.kernels.contraction.small_results import can_be_told
+from hlo.backend.kernels.contraction.words.subnormal_check import can_be_looked_at
 from hlo.backend.loops.schedule import Plan
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
-from hlo.ir.shape import Shape
 
-_TYPE = vector_of("float", 16)  # of vectors that are looked at
 _MOST_COPIED = 1 << 26  # Bytes of scaled factors, which have their place whether it is used or not.
 
 
@@ -51,7 +49,7 @@ def flushes(dot: Instruction, around: Computation, target: Target) -> bool:
     found = tails(around)
     if not any((o, ()) in found for o in dot.operands):
         return False
-    if target.isa.subnormal_lanes(Writer(), Value("%x", _TYPE)) is None:
+    if not can_be_looked_at(target):
         return False
     bounded = [n for n, o in enumerate(dot.operands) if is_at_most_two(o)]
     return can_be_told(dot_contraction(dot), bounded)
@@ -137,14 +135,12 @@ def _scaled(
 
 
 def _on_doubles(sequence: ContractionSequence, c: Contraction) -> list[KernelCall]:
-    """The product of the factors' numbers as doubles, of which none is subnormal, rounded once."""
-    other = ContractionSequence(sequence.target, None, sequence.buffers, NONE_KNOWN)
+    """The product with sums of doubles, of which none is subnormal, rounded once."""
+    target = replace(sequence.target, on_doubles=True)
+    other = ContractionSequence(target, None, sequence.buffers, NONE_KNOWN)
     other.temporaries = sequence.temporaries
-    size = c.batches * c.m * c.n
-    sums = other.temporary(dt.F64.item_bytes * size)
-    other.finished(replace(c, out=dt.F64, out_buffer=sums))
-    rounded = converted(Shape.array(dt.F64, (size,)), c.out, sums)
-    return [*other.calls, materialised(rounded, sequence.target, c.out_buffer)]
+    other.finished(c)
+    return other.calls
 
 
 def _flushed(kernel: Kernel, mode: FloatMode, count: int) -> Kernel:

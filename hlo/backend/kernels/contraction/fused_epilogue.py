@@ -15,7 +15,7 @@ from hlo.analysis.fusibility import beside, gates_of, is_elementwise
 from hlo.backend.emitters import random, reduction, values, windows  # noqa: F401  # as in staged
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.structural import elemental_of
-from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.problem.buffer_numbers import fusion_number
@@ -129,6 +129,10 @@ class Fused:
             shape = parameter.shape
             elemental.enter((parameter, ()), Memory(base, shape.dtype, shape.size))
         dtype, count = self.contraction.shape.dtype, len(sums) // gates
+        if self.target.on_doubles:
+            elemental.expression.underflows_in, elemental.expression.is_careful = self.body, True
+            type = vector_of(types.compute_scalar(dtype), sums[0].lanes)
+            sums = tuple(w.cast("fptrunc", total, type) for total in sums)
         given = (list(sums[first : first + count]) for first in range(0, len(sums), count))
         rounded = [types.rounded(w, self.target, types.joined(one), dtype) for one in given]
         own = _Sums(rounded, columns)

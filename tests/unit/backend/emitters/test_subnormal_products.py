@@ -147,7 +147,7 @@ SPREAD = """  l = f32[{m}] slice(u), slice={{[1:{n}]}}
   r = f32[{n}] subtract(u, p)"""
 
 
-@pytest.mark.parametrize("n", [5, 64, 3000])
+@pytest.mark.parametrize("n", [1, 5, 64, 3000])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_states_of_loops_have_the_bits_of_each_alone(n: int, threads: int) -> None:
     """Some of them are subnormal from the start, others become so, or stop to be."""
@@ -175,6 +175,16 @@ def test_a_loop_has_a_kernel_for_subnormal_numbers_beside_the_usual_one() -> Non
     )
     assert code > usual > 0
     assert "stmxcsr" in emit_stage(hlo.parse(text), "llvm", machine=machine)
+
+
+def test_scalars_of_loops_are_looked_at_where_they_are_multiplied() -> None:
+    """By a branch, which costs less than what waits for both ways."""
+    text = LOOPED.format(n=1, lines=DECAY.format(n=1))
+    code = emit_stage(hlo.parse(text), "asm", machine=named("sapphirerapids"))
+    assert "stmxcsr" not in code
+    before, _, after = code.partition("vfpclass")
+    assert "vcvtsd2ss" in before + after
+    assert after.index("\tj") < after.index("vmulss")
 
 
 POWER = """HloModule m

@@ -3,8 +3,8 @@
     memory (bf16, s8, c64, ...) --loaded--> parts of ring vectors --stored--> memory
 
 A part is one vector of the ring's scalar; complex numbers have two (real, imaginary). Float types
-narrower than f32 are summed in f32, integers narrower than s32 in 32 bits (wrapping at the end is
-wrapping all along), pred with and/or. Does not know loops.
+narrower than f32 are summed in f32 (where the target says so, all in f64), integers narrower than
+s32 in 32 bits (wrapping at the end is wrapping all along), pred with and/or. Does not know loops.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def ring_of(result: DType, target: Target) -> Ring:
     """The arithmetic of a contraction with this result type."""
     component = result.component
     if component.is_float:
-        scalar = "double" if component is dt.F64 else "float"
+        scalar = "double" if component is dt.F64 or target.on_doubles else "float"
     else:
         scalar = "i64" if result.bits == 64 else "i32"
     lanes = target.vector_bytes // (8 if scalar in ("double", "i64") else 4)

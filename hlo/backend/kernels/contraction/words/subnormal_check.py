@@ -26,47 +26,85 @@ CHUNK = 1 << 14  # Numbers that a unit checks.
 _CODES = {dt.BF16: vector_of("i16", 32), dt.F32: vector_of("float", 16)}  # Of 64 bytes.
 
 
+def can_be_looked_at(target: Target) -> bool:
+    """Whether one instruction says of a vector of f32 which of them are subnormal."""
+    vector = Value("%x", _CODES[dt.F32])
+    return target.isa.subnormal_lanes(Writer(), vector) is not None
+
+
+def has_subnormals(w: Writer, c: Contraction, side: str, element_0: Value, target: Target) -> Value:
+    """i1: whether some of a factor is, whose element 0 is at an address. Opens basic blocks for
+    more than a few vectors.
+    """
+    look = _Look(w, c, side, element_0, target)
+    if look.size <= look.step:
+        return w.any_lane(look.at_rest())
+    flag = w.alloca("i8", 1)
+    w.store(w.int(0, "i8"), flag, 1)
+    ranged(w, w.int(0), w.int(look.steps), lambda n: set_flag(w, look.at_step(n), flag))
+    if look.size % look.step:
+        set_flag(w, look.at_rest(), flag)
+    return w.compare("icmp ne", w.load(flag, "i8", 1), w.int(0, "i8"))
+
+
 def subnormal_kernel(c: Contraction, side: str, target: Target) -> Kernel:
     """buffers: a factor of bf16 or f32; a byte that becomes 1 where some of it is subnormal;
     starts.
     """
     w = Writer()
     factor: Operand = getattr(c, side)
-    item = factor.dtype.item_bytes
-    size, type = reach(c, side), _CODES[factor.dtype]
     source, flag = (w.buffer_address(n) for n in range(2))
-    source = address_0(w, source, factor, 2)
-    source = element_address(w, source, w.int(first_read(c, side)), factor.dtype)
-    lanes = lanes_of(type)
-    step = lanes * ROUNDS
-
-    def codes(first: Value, mask: Value | None) -> Value:
-        at = element_address(w, source, first, factor.dtype)
-        return masked.load(w, type, at, item, mask)
-
-    def found(rows: Sequence[Value]) -> Value:
-        if factor.dtype is dt.BF16:
-            return are_subnormal(w, rows)
-        masks = [target.isa.subnormal_lanes(w, row) for row in rows]
-        return reduce(partial(w.binary, "or"), [mask for mask in masks if mask is not None])
-
-    def at_step(n: Value) -> None:
-        first = times(w, n, step)
-        rows = [codes(add(w, first, w.int(k * lanes)), None) for k in range(ROUNDS)]
-        set_flag(w, found(rows), flag)
-
-    def at_rest() -> None:
-        for first in range(size // step * step, size, lanes):
-            left = size - first
-            mask = masked.first_of(left, lanes) if left < lanes else None
-            set_flag(w, found([codes(w.int(first), mask)]), flag)
-
-    steps_of_unit = CHUNK // step
-    steps = size // step
-    units = max(1, -(-steps // steps_of_unit))
+    look = _Look(w, c, side, address_0(w, source, factor, 2), target)
+    steps_of_unit = CHUNK // look.step
+    units = max(1, -(-look.steps // steps_of_unit))
     begin = times(w, BEGIN, steps_of_unit)
-    end = w.intrinsic("llvm.umin", "i64", times(w, END, steps_of_unit), w.int(steps))
-    ranged(w, begin, end, at_step)
-    if size % step:
-        when(w, w.compare("icmp eq", END, w.int(units)), at_rest)
-    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=item * size)
+    end = w.intrinsic("llvm.umin", "i64", times(w, END, steps_of_unit), w.int(look.steps))
+    ranged(w, begin, end, lambda n: set_flag(w, look.at_step(n), flag))
+    if look.size % look.step:
+        is_last = w.compare("icmp eq", END, w.int(units))
+        when(w, is_last, lambda: set_flag(w, look.at_rest(), flag))
+    bytes_moved = factor.dtype.item_bytes * look.size
+    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=bytes_moved)
+
+
+class _Look:
+    """What looks at all that a product reads of a factor, of which element 0 is at an address."""
+
+    def __init__(
+        self, w: Writer, c: Contraction, side: str, element_0: Value, target: Target
+    ) -> None:
+        self.w, self.target = w, target
+        self.dtype = getattr(c, side).dtype
+        self.source = element_address(w, element_0, w.int(first_read(c, side)), self.dtype)
+        self.size, self.type = reach(c, side), _CODES[self.dtype]
+        self.lanes = lanes_of(self.type)
+        self.step = self.lanes * ROUNDS
+        self.steps = self.size // self.step
+
+    def at_step(self, n: Value) -> Value:
+        """For each lane, whether some of step n's numbers there is subnormal."""
+        w = self.w
+        first = times(w, n, self.step)
+        return self._found(
+            [self._codes(add(w, first, w.int(k * self.lanes))) for k in range(ROUNDS)]
+        )
+
+    def at_rest(self) -> Value:
+        """The same of those behind the last step."""
+        rows = []
+        for first in range(self.steps * self.step, self.size, self.lanes):
+            left = self.size - first
+            mask = masked.first_of(left, self.lanes) if left < self.lanes else None
+            rows.append(self._codes(self.w.int(first), mask))
+        return self._found(rows)
+
+    def _codes(self, first: Value, mask: Value | None = None) -> Value:
+        at = element_address(self.w, self.source, first, self.dtype)
+        return masked.load(self.w, self.type, at, self.dtype.item_bytes, mask)
+
+    def _found(self, rows: Sequence[Value]) -> Value:
+        w = self.w
+        if self.dtype is dt.BF16:
+            return are_subnormal(w, rows)
+        masks = [self.target.isa.subnormal_lanes(w, row) for row in rows]
+        return reduce(partial(w.binary, "or"), [mask for mask in masks if mask is not None])

@@ -293,7 +293,7 @@ def test_epilogue_adds_a_row_and_rounds(sizes: tuple[int, int, int]) -> None:
 
     buffers = BufferNumbers(result=3, temporaries=4)
     epilogue = Epilogue(dt.F16, biased, (2,))
-    compiled = Compiled(contraction_kernels(instruction, target_of(), epilogue, buffers))
+    compiled = Compiled(contraction_kernels(instruction, target_of(), lambda _: epilogue, buffers))
     rng = np.random.default_rng(0)
     lhs, rhs = (values(rng, o.shape) for o in instruction.operands)
     bias = values(rng, Shape.array(dt.F32, (n,)))

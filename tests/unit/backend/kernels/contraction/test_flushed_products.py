@@ -300,3 +300,64 @@ def test_powers_of_a_matrix(most: float) -> None:
         wide = left.astype(np.float64) @ e.astype(np.float64)
         terms = np.abs(left.astype(np.float64)) @ np.abs(e.astype(np.float64))
         assert np.all(np.abs(found - wide) <= terms * 96 * 2.0**-24 + 96 * 2.0**-150)
+
+
+CHAIN = """HloModule m
+condition {{
+  s = (s32[], f32[{b},{k}], f32[{b},{k},{k}], f32[{k}]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(30)
+  ROOT less = pred[] compare(i, n), direction=LT
+}}
+body {{
+  s = (s32[], f32[{b},{k}], f32[{b},{k},{k}], f32[{k}]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  v = f32[{b},{k}] get-tuple-element(s), index=1
+  a = f32[{b},{k},{k}] get-tuple-element(s), index=2
+  c = f32[{k}] get-tuple-element(s), index=3
+  d = f32[{b},{k}] dot(v, a), lhs_batch_dims={{0}}, lhs_contracting_dims={{1}}, rhs_batch_dims={{0}}, rhs_contracting_dims={{{side}}}
+  cb = f32[{b},{k}] broadcast(c), dimensions={{1}}
+  p = f32[{b},{k}] multiply(d, cb)
+  ROOT t = (s32[], f32[{b},{k}], f32[{b},{k},{k}], f32[{k}]) tuple(j, p, a, c)
+}}
+ENTRY e {{
+  v = f32[{b},{k}] parameter(0)
+  a = f32[{b},{k},{k}] parameter(1)
+  c = f32[{k}] parameter(2)
+  z = s32[] constant(0)
+  s = (s32[], f32[{b},{k}], f32[{b},{k},{k}], f32[{k}]) tuple(z, v, a, c)
+  w = (s32[], f32[{b},{k}], f32[{b},{k},{k}], f32[{k}]) while(s), condition=condition, body=body
+  ROOT r = f32[{b},{k}] get-tuple-element(w), index=1
+}}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("side", [1, 2])
+@pytest.mark.parametrize(("batches", "k"), [(1, 50), (3, 70), (1, 300), (2, 513)])
+def test_vectors_that_decay(batches: int, k: int, side: int) -> None:
+    """A chain of states: they become subnormal, in part, and then zero; with no assist, no test."""
+    rng = np.random.default_rng(29)
+    v = (rng.uniform(0.0, 1.0, (batches, k)) * 10.0 ** rng.uniform(-40.0, -24.0, k)).astype("f4")
+    a = (rng.uniform(0.0, 2.0, (batches, k, k)) / k).astype("f4")
+    c = rng.uniform(0.2, 0.6, k).astype("f4")
+    module = hlo.parse(CHAIN.format(b=batches, k=k, side=side))
+    found, *others = (
+        np.asarray(for_threads(module, threads=n, machine=assisting())(v, a, c)) for n in (1, 2, 3)
+    )
+    assert all(np.array_equal(found, other) for other in others)
+    states = v.astype(np.float64)
+    for _ in range(30):
+        product = np.einsum("bk,bkn->bn" if side == 1 else "bk,bnk->bn", states, a.astype("f8"))
+        states = (product.astype("f4") * c).astype("f8")
+    assert (found != 0.0).any()
+    assert np.all(np.abs(found - states) <= states * 30 * k * 2.0**-24 + 40 * 2.0**-149)
+
+
+def test_code_for_vectors_on_doubles_is_of_machines_with_an_assist() -> None:
+    module = hlo.parse(CHAIN.format(b=1, k=300, side=1))
+    machine = named("sapphirerapids")
+    plain = replace(machine, cycles=replace(machine.cycles, assist=0))
+    assert "fpext <" in emit_stage(module, "llvm", machine=machine)
+    assert "fpext <" not in emit_stage(module, "llvm", machine=plain)
