@@ -1,12 +1,16 @@
 """Underflow: where numbers begin to be subnormal, by the ops that make them.
 
-Tails of e^x and of powers, high powers, constants that have such elements, and what a block is
-given of them. States of loops may decay to them (while_loops/decays.py).
+Tails of e^x and of powers, high powers, products of many elements, constants that have such
+elements, and what a block is given of them. States of loops may decay to them: decays.py.
 """
 
 from __future__ import annotations
 
+from math import prod
+
 from hlo.analysis.decisions import decisions_of
+from hlo.analysis.reducers import reducer_of
+from hlo.attributes.window import Window
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callers_below, calls, post_order
@@ -51,7 +55,23 @@ def _begins(instruction: Instruction) -> bool:
             return _has_subnormals(instruction)
         case "parameter":
             return decisions_of(instruction).underflows
+        case "reduce" | "reduce-window":
+            return multiplies_many(instruction)
     return False
+
+
+def multiplies_many(reduction: Instruction) -> bool:
+    """Whether results of a reduce or reduce-window are products of so many factors that they
+    underflow.
+    """
+    return reducer_of(reduction).opcodes == ("multiply",) and _factors_of(reduction) >= HIGH
+
+
+def _factors_of(reduction: Instruction) -> int:
+    if (window := reduction.attributes.get("window")) is not None:
+        assert isinstance(window, Window), "as its form says"
+        return prod(d.size for d in window.dims)
+    return reduction.operands[0].shape.size // max(1, reduction.shape.size)
 
 
 def _has_subnormals(constant: Instruction) -> bool:

@@ -18,12 +18,17 @@ from hlo.ops.identities import identity
 def apply(
     nest: Nest, reducer: Reducer, a: Sequence[Lanes], x: Sequence[Lanes], *, rounds: bool = True
 ) -> list[Lanes]:
-    """f(a, x). rounds: results rounded to their type (else kept wide where that is allowed)."""
+    """f(a, x). rounds: results rounded to their type (else kept wide where that is allowed).
+
+    A target on doubles makes products of f32 that way: the same bits.
+    """
     parameters = reducer.computation.parameters
     values: dict[Instruction, tuple[Lanes, ...]] = {
         p: (v,) for p, v in zip(parameters, (*a, *x), strict=True)
     }
     rounds = rounds or not reducer.opcodes
+    if nest.target.on_doubles and reducer.opcodes == ("multiply",):
+        return [types.on_doubles(nest.w, "fmul", *types.of_one_width(nest.w, *a, *x))]
     return list(inlined(nest, reducer.computation.root, values, rounds=rounds))
 
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from hlo.analysis.tails import tails
 from hlo.analysis.underflow import high_powers
-from hlo.backend.ir.records import Arithmetic
+from hlo.backend.ir.records import Arithmetic, branch_if
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
@@ -87,11 +87,10 @@ def computed(
         return None
     form = _FORMS[instruction.opcode]
     w = nest.w
-    pairs = [_of_one_length(w, *pair) for pair in zip(*operands, strict=True)]
-    if pairs[0][0].lanes == 1 and instruction.shape.size >= nest.target.lanes(
-        instruction.shape.dtype
-    ):
-        return None  # Of vectors' edges there are few, and each test costs its compilation.
+    pairs = [types.of_one_width(w, *pair) for pair in zip(*operands, strict=True)]
+    is_edge = pairs[0][0].lanes == 1 and instruction.shape.size >= nest.target.lanes(dtype)
+    if is_edge and expression.is_careful:
+        return None  # There are few, and each test costs its compilation.
     flag = _some_is_subnormal(nest, dict.fromkeys(pair[n] for pair in pairs for n in places))
     if flag is None:
         return None
@@ -103,11 +102,6 @@ def computed(
     if not dtype.is_narrow_float:
         return list(results)
     return [types.rounded(w, nest.target, r, dtype, has_short_nans=True) for r in results]
-
-
-def _of_one_length(w: Writer, *factors: Lanes) -> tuple[Value, ...]:
-    lanes = max(types.width(x) for x in factors)
-    return tuple(w.splat(x, lanes) for x in factors if isinstance(x, Value))
 
 
 def _some_is_subnormal(nest: Nest, vectors: Iterable[Value]) -> Value | None:
@@ -144,7 +138,7 @@ def _either_way(
     """The results on floats, or on doubles if there are subnormal ones. Opens basic blocks."""
     w = nest.w
     quick, slow, done = (w.new_label(p) for p in ("quick", "slow", "done"))
-    w.branch_if(is_subnormal, slow, quick, is_rare=True)
+    w.append(branch_if(is_subnormal, slow, quick, is_rare=True))
     w.label(quick)
     short = [w.assign(Arithmetic, x.type, opcode, x, y) for x, y in pairs]
     w.branch(done)

@@ -198,6 +198,12 @@ def splat(w: Writer, lanes: Lanes, count: int) -> Lanes:
     return joined([v if v.lanes == count else w.splat(v, count) for v in parts(lanes)])
 
 
+def of_one_width(w: Writer, *lanes: Lanes) -> tuple[Value, ...]:
+    """Real numbers, scalars among them in as many lanes as the widest has."""
+    most = max(width(x) for x in lanes)
+    return tuple(w.splat(x, most) for x in lanes if isinstance(x, Value))
+
+
 def on_doubles(w: Writer, opcode: str, x: Value, y: Value) -> Value:
     """A product or quotient of floats by that operation on doubles: the same bits.
 

@@ -79,7 +79,8 @@ class Schedules:
     def enter_same(self, text: str, other: str) -> None:
         """A kernel's that calls another one, whose loops are its own."""
         self.of.setdefault(text, self.of[other])
-        self.opened.setdefault(text, self.opened[other])
+        if other in self.opened:
+            self.opened.setdefault(text, self.opened[other])
 
 
 def opened(low: object, high: object, step: int, inner: Steps) -> Opened:

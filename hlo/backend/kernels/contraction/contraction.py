@@ -8,8 +8,6 @@ own list; without them the list is lhs, rhs, result, temporaries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from msgspec.structs import replace
 
 from hlo.analysis.decisions import decisions_of
@@ -33,19 +31,16 @@ from hlo.backend.kernels.contraction.problem.buffer_numbers import (
     fusion_buffers,
     placed,
 )
-from hlo.backend.kernels.contraction.problem.result import Epilogue
+from hlo.backend.kernels.contraction.problem.result import Epilogue, EpilogueOf, no_epilogue
 from hlo.backend.kernels.contraction.sequence import ContractionSequence
 from hlo.backend.loops.expression import waits_in
 from hlo.ir.instruction import Instruction
-
-# The epilogue of a product, as a target's code has it.
-EpilogueOf = Callable[[Target], Epilogue | None]
 
 
 def contraction_kernels(
     instruction: Instruction,
     target: Target,
-    epilogue_of: EpilogueOf = lambda _: None,
+    epilogue_of: EpilogueOf = no_epilogue,
     buffers: BufferNumbers = DOT_BUFFERS,
     known: KnownLeaves = NONE_KNOWN,
 ) -> KernelSequence:
@@ -55,7 +50,6 @@ def contraction_kernels(
     that a loop keeps are packed by early calls.
     HloError "unsupported" for a convolution_kind.
     """
-    epilogue = epilogue_of(target)
     if (inner := contraction_of(instruction)) is not None:
         return _fused_kernels(instruction, inner, target, known)
     if (pair := pair_of(instruction)) is not None:
@@ -65,41 +59,49 @@ def contraction_kernels(
         return gemv_pair_kernels(instruction, pair, target)
     if len(set(instruction.operands)) == 1:
         buffers = replace(buffers, rhs=buffers.lhs)
+    tails = _tails_of(instruction, target)
     if instruction.opcode == "convolution":
         # Most programs with products have no convolutions, and start without these.
         from hlo.backend.kernels.contraction.convolution_kernels import convolution_kernels
 
-        return convolution_kernels(instruction, target, epilogue, buffers, known)
+        return convolution_kernels(instruction, target, epilogue_of, buffers, known, tails)
+    sequence = ContractionSequence(target, epilogue_of, buffers, known)
+    epilogue = sequence.epilogue
     c = placed(dot_contraction(instruction), buffers)
     live = result_bands(instruction, epilogue.live) if epilogue else c.bands
     c = replace(c, bands=live, zeros=_zeros_of(instruction))
     if target.is_bounded and (bounded := bounded_in(instruction)) is not None:
         c = replace(c, bands=Bands(), zeros=Bands(), bounded=bounded)
-    sequence = ContractionSequence(target, epilogue, buffers, known)
     if epilogue is None:
         places = c.lhs.buffer, c.rhs.buffer
         sequence.factors = dict(zip(places, instruction.operands, strict=True))
+    if tails:
+        # Few programs underflow.
+        from hlo.backend.kernels.contraction.flushed_products import flushes, with_flushed
+        from hlo.backend.kernels.contraction.small_results import can_be_told
+        from hlo.backend.kernels.contraction.subnormal_factors import finished
+
+        around, mode = instruction.computation, target.isa.float_mode
+        is_told = epilogue is None and can_be_told(c, sequence.at_most_two())
+        if mode and around is not None and is_told and flushes(instruction, around, target):
+            return with_flushed(sequence, c, mode)
+        if min(c.m, c.n) == 1:  # Others pack factors, or take little time.
+            return finished(sequence, c, tails)
+    return sequence.finished(c)
+
+
+def _tails_of(instruction: Instruction, target: Target) -> tuple[str, ...]:
+    """The sides whose factors are likely to have subnormal numbers, where the machine waits for
+    them.
+    """
     around = instruction.computation
     if around is None or target.is_small or not waits_in(around, target):
-        return sequence.finished(c)
-    # Few programs underflow.
-    from hlo.backend.kernels.contraction.flushed_products import flushes, with_flushed
-    from hlo.backend.kernels.contraction.small_results import can_be_told
-    from hlo.backend.kernels.contraction.vectors.subnormal_vectors import (
-        in_versions,
-        vector_with_tails,
-    )
+        return ()
+    from hlo.analysis.tails import tails  # few programs underflow
 
-    mode = target.isa.float_mode
-    is_told = epilogue is None and can_be_told(c, sequence.at_most_two())
-    if mode and is_told and flushes(instruction, around, target):
-        return with_flushed(sequence, c, mode)
-    made = sequence.finished(c)
-    if target.is_bounded or (side := vector_with_tails(instruction, c, target)) is None:
-        return made
-    doubled = replace(target, on_doubles=True, schedules=None)
-    careful = ContractionSequence(doubled, epilogue_of(doubled), buffers, known).finished(c)
-    return in_versions(made, careful, c, side, target)
+    found = tails(around)
+    sides = zip(("lhs", "rhs"), instruction.operands, strict=True)
+    return tuple(side for side, factor in sides if (factor, ()) in found)
 
 
 def _zeros_of(dot: Instruction) -> Bands:

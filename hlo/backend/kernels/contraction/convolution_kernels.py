@@ -24,7 +24,7 @@ from hlo.backend.kernels.contraction.problem.buffer_numbers import (
     Place,
     placed,
 )
-from hlo.backend.kernels.contraction.problem.result import Epilogue
+from hlo.backend.kernels.contraction.problem.result import EpilogueOf
 from hlo.backend.kernels.contraction.problem.work import reach
 from hlo.backend.kernels.contraction.sequence import ContractionSequence
 from hlo.backend.loops.schedule import Plan
@@ -36,16 +36,33 @@ from hlo.ir.instruction import Instruction
 def convolution_kernels(
     instruction: Instruction,
     target: Target,
-    epilogue: Epilogue | None,
+    epilogue_of: EpilogueOf,
     buffers: BufferNumbers,
     known: KnownLeaves,
+    tails: tuple[str, ...],
 ) -> KernelSequence:
-    """As contraction.py's `contraction_kernels`."""
+    """As contraction.py's `contraction_kernels`. tails: the sides whose factors are
+    likely to have subnormal numbers."""
     if (form := direct_form(instruction)) is not None:
         from hlo.backend.kernels.contraction.direct.direct import direct_kernels
 
-        return direct_kernels(form, instruction, target, epilogue, buffers)
-    sequence = ContractionSequence(target, epilogue, buffers, known)
+        def made_for(target: Target) -> KernelSequence:
+            return direct_kernels(form, instruction, target, epilogue_of(target), buffers)
+
+        made = made_for(target)
+        if not tails or len(made.calls) != 1:
+            return made
+        from hlo.backend.kernels.contraction.subnormal_factors import arrays_of, in_versions
+
+        looked = arrays_of(instruction, buffers, tails)
+        call = in_versions(made.calls[0], lambda t: made_for(t).calls[0], looked, target)
+        return replace(made, calls=(call,))
+    sequence = ContractionSequence(target, epilogue_of, buffers, known)
+    finished = ContractionSequence.finished
+    if tails:
+        from hlo.backend.kernels.contraction import subnormal_factors
+
+        finished = partial(subnormal_factors.finished, tails=tails)
     held_one = instruction
     places = buffers
     if target.isa.tile_product(dt.BF16, dt.BF16) is not None:
@@ -62,12 +79,12 @@ def convolution_kernels(
             side for side in (0, 1) if zeros[1 - side] and factors[side] not in known.finite
         )
     if not met or not instruction.shape.dtype.component.is_float:
-        return sequence.finished(c)
-    if epilogue is not None:  # the results before it, which alone tell, are nowhere
+        return finished(sequence, c)
+    if sequence.epilogue is not None:  # the results before it, which alone tell, are nowhere
         raise HloError("unsupported", "convolution: padded, with an epilogue", instruction.span)
     from hlo.backend.kernels.contraction.repaired_convolution import repaired
 
-    return repaired(sequence, c, instruction, met)
+    return repaired(sequence, c, instruction, met, finished)
 
 
 def _copied(

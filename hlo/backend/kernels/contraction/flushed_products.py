@@ -25,6 +25,7 @@ from hlo.backend.ir.writer import Writer
 from hlo.backend.isa.generic import FloatMode
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.problem.axes import Contraction, dot_contraction
+from hlo.backend.kernels.contraction.problem.result import no_epilogue
 from hlo.backend.kernels.contraction.scaled_factors import (
     Region,
     regions,
@@ -137,7 +138,7 @@ def _scaled(
 def _on_doubles(sequence: ContractionSequence, c: Contraction) -> list[KernelCall]:
     """The product with sums of doubles, of which none is subnormal, rounded once."""
     target = replace(sequence.target, on_doubles=True)
-    other = ContractionSequence(target, None, sequence.buffers, NONE_KNOWN)
+    other = ContractionSequence(target, no_epilogue, sequence.buffers, NONE_KNOWN)
     other.temporaries = sequence.temporaries
     other.finished(c)
     return other.calls

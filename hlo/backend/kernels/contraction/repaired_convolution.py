@@ -7,6 +7,7 @@ A check tells whether there were any; then the products are made once more witho
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from msgspec.structs import replace
@@ -35,9 +36,10 @@ def repaired(
     c: Contraction,
     convolution: Instruction,
     met: tuple[int, ...],
+    finished: Callable[[ContractionSequence, Contraction], KernelSequence],
 ) -> KernelSequence:
     """The product, and what is done where zeros met factors that are not finite; met: the factors
-    that may.
+    that may. finished: what makes the product.
     """
     form = Form.of(convolution, sequence.target)
     factors = (sequence.buffers.lhs.buffer, sequence.buffers.rhs.buffer)
@@ -48,12 +50,14 @@ def repaired(
         further: tuple[KernelCall, ...] = (check, repair)
     else:
         sequence.call(cleared_flag_kernel(), partial(Plan, ("flag: cleared",)), flag)
-        sequence.epilogue = noting(form.ring, form.dtype, flag)
+        sequence.finish_by(
+            lambda target: noting(Form.of(convolution, target).ring, form.dtype, flag)
+        )
         alone = reads_results_alone(form, met)
         # What is rare may be slow.
         check = replace(check, kernel=replace(check.kernel, is_glue=True), when=flag)
         further = (repair,) if alone else (check, repair)
     sequence.target.shown(check.kernel, partial(Plan, (_CHECK,)))
     sequence.target.shown(repair.kernel, partial(Plan, (_REPAIR,)))
-    made = sequence.finished(c)
+    made = finished(sequence, c)
     return replace(made, calls=(*made.calls, *further))

@@ -21,7 +21,7 @@ from hlo.backend.kernels.contraction.factor_calls import FactorCalls
 from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand, normal
 from hlo.backend.kernels.contraction.problem.buffer_numbers import BufferNumbers
 from hlo.backend.kernels.contraction.problem.offsets import start_buffers
-from hlo.backend.kernels.contraction.problem.result import Epilogue
+from hlo.backend.kernels.contraction.problem.result import Epilogue, EpilogueOf
 from hlo.backend.kernels.contraction.problem.ring import Ring, ring_of
 from hlo.backend.kernels.contraction.problem.tiles import tiles_of
 from hlo.backend.kernels.contraction.problem.work import reach
@@ -87,16 +87,20 @@ class ContractionSequence(FactorCalls):
     """Made by `finished`."""
 
     def __init__(
-        self, target: Target, epilogue: Epilogue | None, buffers: BufferNumbers, known: KnownLeaves
+        self, target: Target, epilogue_of: EpilogueOf, buffers: BufferNumbers, known: KnownLeaves
     ) -> None:
         super().__init__(target, buffers.temporaries, known)
-        self.epilogue = epilogue
+        self.finish_by(epilogue_of)
         self.buffers = buffers
         self.stores_once = True  # each result
         self.is_added = False  # to what lies there, of which some stays
         self.keeps_bounds: list[bool] = []  # each product
         # The flag that is set for subnormal numbers in factors that are looked at while copied.
         self.sums: Sums | None = None
+
+    def finish_by(self, epilogue_of: EpilogueOf) -> None:
+        """Have that done to each sum."""
+        self.epilogue_of, self.epilogue = epilogue_of, epilogue_of(self.target)
 
     def finished(self, contraction: Contraction) -> KernelSequence:
         """Packing kernels, then the product. Nothing at all for an empty result."""

@@ -12,6 +12,7 @@ from msgspec import Struct
 from hlo.analysis.bands import ALL, Band
 from hlo.backend.ir.values import counted, every_lane
 from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.problem.ring import (
     Parts,
     Ring,
@@ -63,6 +64,14 @@ class Epilogue(Struct, frozen=True):
     gates: int = 1
     live: tuple[int, int, Band] = (0, 0, ALL)
     is_uniform: bool = False
+
+
+# What is done to each sum, as a target's code does it.
+EpilogueOf = Callable[[Target], Epilogue | None]
+
+
+def no_epilogue(target: Target) -> None:
+    """Of a contraction alone."""
 
 
 class Result:

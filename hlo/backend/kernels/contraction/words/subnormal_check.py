@@ -20,6 +20,7 @@ from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.backend.kernels.contraction.problem.subnormal import are_subnormal
 from hlo.backend.lanes import masked
 from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
 
 ROUNDS = 8  # Vectors after which it is asked whether there was one.
 CHUNK = 1 << 14  # Numbers that a unit checks.
@@ -32,11 +33,9 @@ def can_be_looked_at(target: Target) -> bool:
     return target.isa.subnormal_lanes(Writer(), vector) is not None
 
 
-def has_subnormals(w: Writer, c: Contraction, side: str, element_0: Value, target: Target) -> Value:
-    """i1: whether some of a factor is, whose element 0 is at an address. Opens basic blocks for
-    more than a few vectors.
-    """
-    look = _Look(w, c, side, element_0, target)
+def has_subnormals(w: Writer, source: Value, size: int, dtype: DType, target: Target) -> Value:
+    """i1: whether some of so many elements is. Opens basic blocks for more than a few vectors."""
+    look = _Look(w, source, size, dtype, target)
     if look.size <= look.step:
         return w.any_lane(look.at_rest())
     flag = w.alloca("i8", 1)
@@ -47,14 +46,22 @@ def has_subnormals(w: Writer, c: Contraction, side: str, element_0: Value, targe
     return w.compare("icmp ne", w.load(flag, "i8", 1), w.int(0, "i8"))
 
 
+def first_address(w: Writer, c: Contraction, side: str, array: Value, first: int) -> Value:
+    """Of the elements of a factor that a product reads. first: `address_0`."""
+    factor: Operand = getattr(c, side)
+    at = address_0(w, array, factor, first)
+    return element_address(w, at, w.int(first_read(c, side)), factor.dtype)
+
+
 def subnormal_kernel(c: Contraction, side: str, target: Target) -> Kernel:
     """buffers: a factor of bf16 or f32; a byte that becomes 1 where some of it is subnormal;
     starts.
     """
     w = Writer()
     factor: Operand = getattr(c, side)
-    source, flag = (w.buffer_address(n) for n in range(2))
-    look = _Look(w, c, side, address_0(w, source, factor, 2), target)
+    array, flag = (w.buffer_address(n) for n in range(2))
+    source = first_address(w, c, side, array, 2)
+    look = _Look(w, source, reach(c, side), factor.dtype, target)
     steps_of_unit = CHUNK // look.step
     units = max(1, -(-look.steps // steps_of_unit))
     begin = times(w, BEGIN, steps_of_unit)
@@ -68,18 +75,14 @@ def subnormal_kernel(c: Contraction, side: str, target: Target) -> Kernel:
 
 
 class _Look:
-    """What looks at all that a product reads of a factor, of which element 0 is at an address."""
+    """What looks at so many elements from an address on."""
 
-    def __init__(
-        self, w: Writer, c: Contraction, side: str, element_0: Value, target: Target
-    ) -> None:
-        self.w, self.target = w, target
-        self.dtype = getattr(c, side).dtype
-        self.source = element_address(w, element_0, w.int(first_read(c, side)), self.dtype)
-        self.size, self.type = reach(c, side), _CODES[self.dtype]
+    def __init__(self, w: Writer, source: Value, size: int, dtype: DType, target: Target) -> None:
+        self.w, self.source, self.target = w, source, target
+        self.size, self.dtype, self.type = size, dtype, _CODES[dtype]
         self.lanes = lanes_of(self.type)
         self.step = self.lanes * ROUNDS
-        self.steps = self.size // self.step
+        self.steps = size // self.step
 
     def at_step(self, n: Value) -> Value:
         """For each lane, whether some of step n's numbers there is subnormal."""

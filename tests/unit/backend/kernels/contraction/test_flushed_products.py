@@ -355,6 +355,60 @@ def test_vectors_that_decay(batches: int, k: int, side: int) -> None:
     assert np.all(np.abs(found - states) <= states * 30 * k * 2.0**-24 + 40 * 2.0**-149)
 
 
+WINDOW = """HloModule m
+ENTRY e {{
+  x = f32[{images}] parameter(0)
+  l = f32[{window}] parameter(1)
+  w = f32[{window}] exponential(l)
+  c = f32[{out}] convolution(x, w), window={{{said}}}, dim_labels={labels}{groups}
+  ROOT t = (f32[{out}], f32[{window}]) tuple(c, w)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("images", "window", "out", "said", "labels", "groups"),
+    [
+        ("3,1,400", "1,1,65", "3,1,400", "size=65 pad=32_32", "bf0_oi0->bf0", ""),
+        ("1,1,900", "1,1,129", "1,1,900", "size=129 pad=64_64", "bf0_oi0->bf0", ""),
+        ("2,5,20,24", "5,1,7,9", "2,5,20,24", "size=7x9 pad=3_3x4_4", "bf01_oi01->bf01",
+         ", feature_group_count=5"),
+        ("2,20,24,32", "7,9,1,32", "2,20,24,32", "size=7x9 pad=3_3x4_4", "b01f_01io->b01f",
+         ", feature_group_count=32"),
+        ("2,3,20,24", "4,3,7,9", "2,4,14,16", "size=7x9", "bf01_oi01->bf01", ""),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("low", [-105.0, -60.0])
+def test_windows_with_tails(
+    images: str, window: str, out: str, said: str, labels: str, groups: str, low: float
+) -> None:
+    """Whose taps may be subnormal; small bases tell whether these are lost. NaN meets no zeros
+    beside the base.
+    """
+    rng = np.random.default_rng(31)
+    base, taps = (tuple(map(int, text.split(","))) for text in (images, window))
+    x = (rng.standard_normal(base) * 10.0 ** rng.uniform(-8.0, 8.0, base)).astype("f4")
+    x.flat[7] = np.nan
+    logs = rng.uniform(low, 0.0, taps).astype("f4")
+    logs[..., -1] = rng.uniform(-103.0, -88.0, taps[:-1])
+    text = WINDOW.format(
+        images=images, window=window, out=out, said=said, labels=labels, groups=groups
+    )
+    module = hlo.parse(text)
+    runs = (for_threads(module, threads=n, machine=assisting()) for n in (1, 3))
+    (found, w), (other, _) = ([np.asarray(a) for a in run(x, logs)] for run in runs)
+    assert np.array_equal(found, other, equal_nan=True)
+    wide = text.replace("f32", "f64").replace("exponential", "copy")
+    sums, _ = (np.asarray(a) for a in hlo.evaluate(hlo.parse(wide), x.astype("f8"), w.astype("f8")))
+    terms, _ = (
+        np.asarray(a) for a in hlo.evaluate(hlo.parse(wide), abs(x).astype("f8"), w.astype("f8"))
+    )
+    assert np.array_equal(np.isnan(found), np.isnan(sums))
+    is_number = ~np.isnan(sums)
+    bound = (terms * 200 * 2.0**-24 + 200 * 2.0**-149)[is_number]
+    assert np.all(abs(found - sums)[is_number] <= bound)
+
+
 def test_code_for_vectors_on_doubles_is_of_machines_with_an_assist() -> None:
     module = hlo.parse(CHAIN.format(b=1, k=300, side=1))
     machine = named("sapphirerapids")
