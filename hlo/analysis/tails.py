@@ -2,8 +2,8 @@
 
     computation --tails--> values of its module: an instruction, which element of a tuple
 
-Such elements begin where numbers underflow (underflow.py), and in states of loops that decay
-(while_loops/decays.py). What multiplies or moves such a number hands it on. Other functions, sums
+Such elements begin where numbers underflow (underflow.py), in states of loops that decay
+(while_loops/decays.py), and in those that a program hands from call to call (moving_averages.py). What multiplies or moves such a number hands it on. Other functions, sums
 and the numbers that programs are given hardly come near.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from hlo.analysis.decisions import Decisions, config_of
 from hlo.analysis.flow import Callers, Value, onward
+from hlo.analysis.moving_averages import averages
 from hlo.analysis.underflow import beginnings
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callers_below, calls
@@ -49,7 +50,7 @@ def tell(part: Computation, whole: Computation) -> None:
 
 def _tails(entry: Computation) -> frozenset[Value]:
     called = entry.fact(callers_below)
-    waiting: list[Value] = []
+    waiting: list[Value] = list(averages(entry))
     for around in called:
         waiting += ((begin, ()) for begin in beginnings(around))
         for loop in calls(around):

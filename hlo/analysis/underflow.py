@@ -1,7 +1,8 @@
 """Underflow: where numbers begin to be subnormal, by the ops that make them.
 
 Tails of e^x and of powers, high powers, products of many elements, constants that have such
-elements, and what a block is given of them. States of loops may decay to them: decays.py.
+elements, and what a block is given of them. States of loops may decay to them: decays.py; and what
+a program is given and gives back: moving_averages.py.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from hlo.analysis.decisions import decisions_of
+from hlo.analysis.moving_averages import averages
 from hlo.analysis.reducers import reducer_of
 from hlo.attributes.window import Window
 from hlo.ir import dtype as dt
@@ -34,7 +36,9 @@ def may_underflow(computation: Computation) -> bool:
 
 def _may_underflow(entry: Computation) -> bool:
     below = entry.fact(callers_below)
-    return any(beginnings(c) or any(i.opcode == "while" for i in calls(c)) for c in below)
+    if any(beginnings(c) or any(i.opcode == "while" for i in calls(c)) for c in below):
+        return True
+    return bool(averages(entry))
 
 
 def beginnings(computation: Computation) -> tuple[Instruction, ...]:

@@ -1,0 +1,93 @@
+"""Moving averages: parameters that a program gives back as multiples of themselves, as optimisers'
+moments and running statistics are.
+
+    m' = 0.9 m + input
+
+Whoever calls it step by step gives the result of one as the parameter of the next: without input,
+they decay as states of loops do (while_loops/decays.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hlo.analysis.flow import Callers, Value, onward
+from hlo.analysis.fusibility import is_scalar_constant
+from hlo.ir.computation import Computation
+from hlo.ir.graph import callers_below
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ir.shape import Shape
+
+_KEPT = ("convert", "copy", "negate", "reshape", "bitcast")
+
+
+def averages(entry: Computation) -> frozenset[Value]:
+    """The values of such parameters, from the parameter to the result."""
+    return entry.fact(_averages)
+
+
+def _averages(entry: Computation) -> frozenset[Value]:
+    results = _results(entry.root)
+    shapes = {shape for _, shape in results}
+    found: set[Value] = set()
+    for parameter in entry.parameters:
+        if parameter.shape in shapes and parameter.shape.dtype.is_float:
+            found |= _followed(parameter, entry, {value for value, _ in results})
+    return frozenset(found)
+
+
+def _results(root: Instruction) -> list[tuple[Value, Shape]]:
+    """What the program gives: its arrays."""
+    if root.opcode != "tuple":
+        return [((root, ()), root.shape)]
+    return [((root, (n,)), operand.shape) for n, operand in enumerate(root.operands)]
+
+
+def _followed(parameter: Instruction, entry: Computation, results: set[Value]) -> set[Value]:
+    """The values from a parameter on that are it, or multiples of it and sums with such; none if
+    no multiple is a result.
+    """
+    callers = entry.fact(callers_below)
+    is_multiple: dict[Value, bool] = {(parameter, ()): False}
+    waiting: list[Value] = [(parameter, ())]
+    while waiting:
+        value = waiting.pop()
+        for to, multiple in _made(value, callers, is_multiple[value]):
+            if to not in is_multiple:
+                is_multiple[to] = multiple
+                waiting.append(to)
+    gives = any(is_multiple.get(r) and _shape(r) == parameter.shape for r in results)
+    return set(is_multiple) if gives else set()
+
+
+def _shape(result: Value) -> Shape:
+    root, path = result
+    return root.operands[path[0]].shape if path else root.shape
+
+
+def _made(value: Value, callers: Callers, is_multiple: bool) -> Iterator[tuple[Value, bool]]:
+    """What is made of a value in these ways, and whether it is a multiple of the parameter."""
+    for to, op in onward(value, callers):
+        match op:
+            case None:
+                yield to, is_multiple
+            case Instruction(opcode="multiply") if any(_is_part(o) for o in op.operands):
+                yield to, True
+            case Instruction(opcode="add" | "subtract") if is_multiple:
+                yield to, True
+            case Instruction(opcode="select") if value[0] in op.operands[1:]:
+                yield to, is_multiple
+            case Instruction(opcode=opcode) if opcode in _KEPT:
+                yield to, is_multiple
+
+
+def _is_part(factor: Instruction) -> bool:
+    """Whether it is a number between 0 and 1."""
+    if factor.opcode == "broadcast":
+        (factor,) = factor.operands
+    if not is_scalar_constant(factor):
+        return False
+    literal = factor["literal"]
+    assert isinstance(literal, Literal), "a scalar constant's"
+    return factor.shape.dtype.is_float and 0.0 < abs(float(literal.array)) < 1.0

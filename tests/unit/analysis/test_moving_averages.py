@@ -1,0 +1,64 @@
+"""Which parameters a program gives back as multiples of themselves."""
+
+import numpy as np
+import pytest
+
+import hlo
+from hlo.analysis.moving_averages import averages
+from hlo.driver import emit_stage
+from tests.support.other_machines import assisting
+
+STEP = """HloModule m
+ENTRY e {{
+  m = f32[3000] parameter(0)
+  g = f32[3000] parameter(1)
+  c = f32[] constant({by})
+  b = f32[3000] broadcast(c), dimensions={{}}
+{lines}
+  ROOT t = (f32[3000], f32[3000]) tuple({first}, {second})
+}}
+"""
+AVERAGE = """  d = f32[3000] multiply(b, m)
+  n = f32[3000] add(d, g)"""
+WEIGHTS = """  d = f32[3000] multiply(b, g)
+  n = f32[3000] subtract(m, d)"""
+SQUARE = """  d = f32[3000] multiply(m, m)
+  n = f32[3000] add(d, g)"""
+SUM = """  d = f32[3000] multiply(b, m)
+  n = f32[3000] exponential(d)"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "by", "expected"),
+    [
+        (AVERAGE, "0.9", {"m", "d", "n"}),
+        (AVERAGE, "-0.25", {"m", "d", "n"}),
+        (AVERAGE, "1.5", set()),
+        (AVERAGE, "0", set()),
+        (WEIGHTS, "0.9", set()),
+        (SQUARE, "0.9", set()),
+        (SUM, "0.9", set()),
+    ],
+)
+def test_multiples_that_are_results(lines: str, by: str, expected: set[str]) -> None:
+    module = hlo.parse(STEP.format(lines=lines, by=by, first="n", second="g"))
+    assert {i.name for i, path in averages(module.entry) if not path} == expected
+
+
+def test_what_is_no_result() -> None:
+    module = hlo.parse(STEP.format(lines=AVERAGE, by="0.9", first="g", second="g"))
+    assert not averages(module.entry)
+
+
+def test_averages_have_the_bits_of_each_op_alone() -> None:
+    """In fusions, too, after many steps without input."""
+    rng = np.random.default_rng(5)
+    m = (rng.standard_normal(3000) * 1e-40).astype(np.float32)
+    g = np.where(rng.random(3000) < 0.1, rng.standard_normal(3000), 0.0).astype(np.float32)
+    module = hlo.parse(STEP.format(lines=AVERAGE, by="0.9", first="n", second="d"))
+    machine = assisting()
+    assert "vfpclass" in emit_stage(module, "asm", machine=machine)
+    run = hlo.compile(module, cache=False, machine=machine)
+    n, d = (np.asarray(a) for a in run(m, g))
+    assert np.array_equal(d, m * np.float32(0.9))
+    assert np.array_equal(n, d + g)
