@@ -19,6 +19,8 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 
+# What an average keeps of itself; an input's part of it, or of a step, is less.
+_LEAST_KEPT = 0.5
 _KEPT = ("convert", "copy", "negate", "reshape", "bitcast")
 
 
@@ -53,7 +55,7 @@ def _followed(parameter: Instruction, entry: Computation, results: set[Value]) -
     waiting: list[Value] = [(parameter, ())]
     while waiting:
         value = waiting.pop()
-        for to, multiple in _made(value, callers, is_multiple[value]):
+        for to, multiple in _made(value, callers, is_multiple=is_multiple[value]):
             if to not in is_multiple:
                 is_multiple[to] = multiple
                 waiting.append(to)
@@ -66,7 +68,7 @@ def _shape(result: Value) -> Shape:
     return root.operands[path[0]].shape if path else root.shape
 
 
-def _made(value: Value, callers: Callers, is_multiple: bool) -> Iterator[tuple[Value, bool]]:
+def _made(value: Value, callers: Callers, *, is_multiple: bool) -> Iterator[tuple[Value, bool]]:
     """What is made of a value in these ways, and whether it is a multiple of the parameter."""
     for to, op in onward(value, callers):
         match op:
@@ -83,11 +85,11 @@ def _made(value: Value, callers: Callers, is_multiple: bool) -> Iterator[tuple[V
 
 
 def _is_part(factor: Instruction) -> bool:
-    """Whether it is a number between 0 and 1."""
+    """Whether it is a number that an average is multiplied by."""
     if factor.opcode == "broadcast":
         (factor,) = factor.operands
     if not is_scalar_constant(factor):
         return False
     literal = factor["literal"]
     assert isinstance(literal, Literal), "a scalar constant's"
-    return factor.shape.dtype.is_float and 0.0 < abs(float(literal.array)) < 1.0
+    return factor.shape.dtype.is_float and _LEAST_KEPT <= abs(float(literal.array)) < 1.0

@@ -3,8 +3,9 @@
     computation --tails--> values of its module: an instruction, which element of a tuple
 
 Such elements begin where numbers underflow (underflow.py), in states of loops that decay
-(while_loops/decays.py), and in those that a program hands from call to call (moving_averages.py). What multiplies or moves such a number hands it on. Other functions, sums
-and the numbers that programs are given hardly come near.
+(while_loops/decays.py), and in those that a program hands from call to call (moving_averages.py).
+What multiplies or moves such a number hands it on. Other functions, sums and the numbers that
+programs are given hardly come near.
 """
 
 from __future__ import annotations

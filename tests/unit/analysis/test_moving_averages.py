@@ -32,10 +32,11 @@ SUM = """  d = f32[3000] multiply(b, m)
     ("lines", "by", "expected"),
     [
         (AVERAGE, "0.9", {"m", "d", "n"}),
-        (AVERAGE, "-0.25", {"m", "d", "n"}),
+        (AVERAGE, "-0.5", {"m", "d", "n"}),
+        (AVERAGE, "0.1", set()),
         (AVERAGE, "1.5", set()),
         (AVERAGE, "0", set()),
-        (WEIGHTS, "0.9", set()),
+        (WEIGHTS, "0.01", set()),
         (SQUARE, "0.9", set()),
         (SUM, "0.9", set()),
     ],
