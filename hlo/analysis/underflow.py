@@ -64,11 +64,11 @@ def _begins(instruction: Instruction) -> bool:
     return False
 
 
-def multiplies_many(reduction: Instruction) -> bool:
+def multiplies_many(reduction: Instruction, least: int = HIGH) -> bool:
     """Whether results of a reduce or reduce-window are products of so many factors that they
     underflow.
     """
-    return reducer_of(reduction).opcodes == ("multiply",) and _factors_of(reduction) >= HIGH
+    return reducer_of(reduction).opcodes == ("multiply",) and _factors_of(reduction) >= least
 
 
 def _factors_of(reduction: Instruction) -> int:

@@ -14,6 +14,7 @@ from math import prod
 from msgspec import Struct
 
 from hlo.analysis.reducers import Reducer, reducer_of
+from hlo.analysis.underflow import multiplies_many
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.blocked_sums import BlockedSums, Step, looped
 from hlo.backend.emitters.elemental import Elemental
@@ -35,8 +36,11 @@ from hlo.backend.loops.schedule import Axis, Join, Reduction, Role, Source, Tree
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
 from hlo.indexing.reductions import reduction_dims
-from hlo.ir.dtype import DType
+from hlo.ir.dtype import F32, DType
 from hlo.ir.instruction import Instruction
+
+# Factors of a product whose passing through the subnormal numbers takes long enough to be spared.
+_LONG = 1024
 
 
 def reduce(
@@ -103,6 +107,14 @@ class Space(Struct):
     instruction: Instruction
 
     @property
+    def underflows(self) -> bool:
+        """Whether it is a product that waits for subnormal numbers."""
+        target = self.elemental.nest.target
+        if not target.waits_for_subnormals or target.is_small or self.kinds != [F32]:
+            return False
+        return multiplies_many(self.instruction, _LONG)
+
+    @property
     def joining(self) -> HorizontalReduction:
         """Of its partial results."""
         return HorizontalReduction(self.elemental, self.reducer, self.kinds)
@@ -157,7 +169,12 @@ class Space(Struct):
 
     def applied(self, a: Accumulators, x: Accumulators) -> Accumulators:
         """f(a, x), wide."""
-        return reducers.apply(self.elemental.nest, self.reducer, a, x, rounds=False)
+        nest = self.elemental.nest
+        if self.underflows:
+            from hlo.backend.emitters.subnormal_products import multiplied  # few multiply so much
+
+            return [multiplied(nest, *parts(a[0]), *parts(x[0]))]
+        return reducers.apply(nest, self.reducer, a, x, rounds=False)
 
     def _summed(self, left: list[Accumulators], right: list[Accumulators]) -> list[Accumulators]:
         pairs = zip(left, right, strict=True)

@@ -104,6 +104,18 @@ def computed(
     return [types.rounded(w, nest.target, r, dtype, has_short_nans=True) for r in results]
 
 
+def multiplied(nest: Nest, product: Value, factor: Value) -> Value:
+    """A product of many factors by one more, of f32: it passes through the subnormal numbers where
+    it underflows. Opens basic blocks.
+    """
+    pair = types.of_one_width(nest.w, product, factor)
+    flag = _some_is_subnormal(nest, pair[:1])
+    if flag is None:
+        return nest.w.binary("fmul", *pair)
+    (result,) = _either_way(nest, "fmul", [pair], flag)
+    return result
+
+
 def _some_is_subnormal(nest: Nest, vectors: Iterable[Value]) -> Value | None:
     """i1: whether some lane of these is; None where no instruction says so."""
     w = nest.w

@@ -211,3 +211,41 @@ def test_high_powers_have_the_bits_of_each_alone() -> None:
         expected = x16 * (x16 * x8)
     run = hlo.compile(hlo.parse(POWER), cache=False, machine=assisting())
     assert_same(np.asarray(run(x)), expected)
+
+
+PRODUCT = """HloModule m
+product {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] multiply(a, b)
+}}
+ENTRY e {{
+  x = f32[3,{n}] parameter(0)
+  one = f32[] constant(1)
+  r = f32[3] reduce(x, one), dimensions={{1}}, to_apply=product
+  w = f32[3,{n}] reduce-window(x, one), window={{size=1x{n} pad=0_0x{before}_0}}, to_apply=product
+  ROOT t = (f32[3], f32[3,{n}]) tuple(r, w)
+}}
+"""
+
+
+@pytest.mark.parametrize("n", [40, 1500, 5000])
+def test_products_of_many_factors(n: int) -> None:
+    """They end among the subnormal numbers, at zero, or come back out of them: as on a machine
+    that does not wait, bit by bit.
+    """
+    rng = np.random.default_rng(41)
+    x = rng.uniform(0.5, 1.5, (3, n)).astype(np.float32)
+    x[1] = np.float32(0.5) ** (rng.random(n) < 135 / n)
+    x[2, : n // 2], x[2, n // 2 :] = np.float32(2.0 ** (-290 / n)), np.float32(2.0 ** (290 / n))
+    module, machine = hlo.parse(PRODUCT.format(n=n, before=n - 1)), assisting()
+    plain = replace(machine, cycles=replace(machine.cycles, assist=0))
+    for threads in (1, 2):
+        runs = [
+            hlo.compile(module, machine=m, threads=threads, cache=False) for m in (machine, plain)
+        ]
+        for _ in range(2):  # The second one begins with what the first has met.
+            (found, scanned), (expected, alone) = ([np.asarray(a) for a in run(x)] for run in runs)
+            assert_same(found, expected)
+            assert_same(scanned.ravel(), alone.ravel())
+    assert 0 < np.count_nonzero((alone > 0) & (alone < 2.0**-126))
