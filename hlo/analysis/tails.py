@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from hlo.analysis.decisions import Decisions, config_of
 from hlo.analysis.flow import Callers, Value, onward
 from hlo.analysis.moving_averages import averages
-from hlo.analysis.underflow import beginnings
+from hlo.analysis.underflow import LINEAR_AT_ZERO, beginnings
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callers_below, calls
 from hlo.ir.instruction import Instruction
@@ -79,5 +79,6 @@ def _handed_on(value: Value, called: Callers, found: set[Value]) -> Iterator[Val
                 if all((o, ()) in found for o in op.operands):
                     yield to
             case Instruction(opcode=opcode):
-                if opcode in _MOVED or instruction in op.operands[_FROM.get(opcode, slice(0))]:
+                taken = op.operands[_FROM.get(opcode, slice(0))]
+                if opcode in _MOVED or opcode in LINEAR_AT_ZERO or instruction in taken:
                     yield to

@@ -19,6 +19,9 @@ from hlo.ir.graph import callers_below, calls, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 
+# Functions that are x, to the last bit, where x is tiny; and those that are a number there.
+LINEAR_AT_ZERO = frozenset({"exponential-minus-one", "log-plus-one", "sine", "tan", "tanh"})
+LEVEL_AT_ZERO = frozenset({"cosine", "exponential", "logistic"})
 # The power from which on numbers of the size of 0.004, as programs are given many, underflow.
 HIGH = 16
 _MOST_LOOKED_AT = 1 << 18  # Elements of a constant.

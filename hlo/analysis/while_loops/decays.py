@@ -11,17 +11,22 @@ moved multiples of it spread. Powers of it are something else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from msgspec import Struct
 
 from hlo.analysis.blocks.sums import is_zero
-from hlo.analysis.flow import Callers, Value, is_body, onward
+from hlo.analysis.flow import Callers, Value, is_body, onward, origin
+from hlo.analysis.fusibility import is_scalar_constant
 from hlo.analysis.reducers import reducer_of
+from hlo.analysis.underflow import LINEAR_AT_ZERO
 from hlo.analysis.while_loops.loop_state import element_index, unchanged_elements
 from hlo.ir.computation import Computation
 from hlo.ir.graph import body_of
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
+from hlo.ops.contraction import DotDimensions
+from hlo.ops.effects import with_callees
 from hlo.ops.table import INDEX_MAPS, opcodes
 
 Path = tuple[int, ...]
@@ -31,11 +36,12 @@ _MOST_STATES = 48  # Of a loop, which is followed for each of its values.
 
 class _Sources(Struct, frozen=True):
     """What of a body depends on states that are floats; on any that changes, so that it is another
-    one in each trip.
+    one in each trip. has_products: of matrices by matrices.
     """
 
     states: set[Value]
     trip: set[Value]
+    has_products: bool
 
 
 class _Ways(Struct, frozen=True):
@@ -79,7 +85,11 @@ def decaying(loop: Instruction, callers: Callers) -> Iterator[Value]:
     floats = [path for path, shape in leaves if path in changed and shape.dtype.is_float]
     if not 0 < len(floats) <= _MOST_STATES:
         return
-    of = _Sources(_computed_from(body, floats, callers), _computed_from(body, changed, callers))
+    of = _Sources(
+        _computed_from(body, floats, callers),
+        _computed_from(body, changed, callers),
+        any(_multiplies_matrices(m) for i in body.instructions for m in with_callees(i)),
+    )
     ways = _followed(body, floats, callers, of)
     ends = [ways.get((body.root, path), _Ways()) for path in floats]
     found = _decaying(ends)
@@ -148,7 +158,7 @@ def _through(op: Instruction, operand: Instruction, way: _Ways, of: _Sources) ->
     others = [o for o in operands if o is not operand] or [operand]
     match op.opcode:
         case "multiply" | "dot" | "convolution":
-            if (others[0], ()) in of.states:
+            if (others[0], ()) in of.states and not _is_gate(others[0]):
                 return None  # a power of it
             return way.multiplied if op.opcode != "convolution" else way.multiplied.shifted
         case "divide" if operand is operands[0]:
@@ -163,9 +173,38 @@ def _through(op: Instruction, operand: Instruction, way: _Ways, of: _Sources) ->
             return way.shifted  # to the places of others
         case "negate" | "abs" | "convert":
             return way
-        case opcode if opcode in _MOVED:
+        case opcode if opcode in _MOVED or (opcode in LINEAR_AT_ZERO and not of.has_products):
             return way
     return None
+
+
+def _is_gate(factor: Instruction) -> bool:
+    """Whether it is a logistic function, or one less that: what it is of does not make it small."""
+    factor = origin(factor)
+    match factor.opcode:
+        case "logistic":
+            return True
+        case "divide":
+            return _is_number(factor.operands[0])
+        case "subtract":
+            return _is_number(factor.operands[0]) and _is_gate(factor.operands[1])
+    return False
+
+
+def _is_number(value: Instruction) -> bool:
+    return is_scalar_constant(value.operands[0] if value.opcode == "broadcast" else value)
+
+
+def _multiplies_matrices(dot: Instruction) -> bool:
+    """Whether it has several rows and columns: subnormal numbers in such factors are looked for
+    at some cost, and states that go through functions hardly have some.
+    """
+    if dot.opcode != "dot":
+        return False
+    lhs, rhs = (o.shape for o in dot.operands)
+    attributes = DotDimensions.of(dot.attributes)
+    depth = prod(lhs.dims[d] for d in attributes.lhs_contracting_dims)
+    return dot.shape.size * depth not in (lhs.size, rhs.size)
 
 
 def _decaying(ends: list[_Ways]) -> int:

@@ -56,6 +56,18 @@ FILTER = """  y = f32[8] add(u, x)
   n = f32[8] add(m, v)
   o = f32[8] multiply(y, k)"""
 
+LIMITED = """  m = f32[8] multiply(u, b)
+  a = f32[8] add(m, x)
+  n = f32[8] tanh(a)"""
+PRODUCT = """
+  q = f32[64,64] dot(xs, xs), lhs_contracting_dims={1}, rhs_contracting_dims={1}"""
+GATED = """  z = f32[8] logistic(u)
+  w = f32[] constant(1)
+  o = f32[8] broadcast(w), dimensions={}
+  g = f32[8] subtract(o, z)
+  m = f32[8] multiply(g, u)
+  n = f32[8] add(m, x)"""
+
 
 def found(lines: str, u: str, v: str) -> set[str]:
     module = hlo.parse(LOOP.format(lines=lines, u=u, v=v))
@@ -77,6 +89,10 @@ def found(lines: str, u: str, v: str) -> set[str]:
         (STEP, "n", "v", set()),  # it stays, too
         (SUMMED, "n", "v", set()),
         ("  n = f32[8] tanh(u)", "n", "v", set()),
+        (LIMITED, "n", "v", {"u", "m", "a", "n"}),  # through a function that is itself near 0
+        (LIMITED.replace("tanh", "cosine"), "n", "v", set()),
+        (LIMITED + PRODUCT, "n", "v", set()),  # such states are looked for at some cost
+        (GATED, "n", "v", {"u", "m", "n"}),  # a gate is not small where the state is
     ],
 )
 def test_what_decays(lines: str, u: str, v: str, expected: set[str]) -> None:

@@ -248,4 +248,26 @@ def test_products_of_many_factors(n: int) -> None:
             (found, scanned), (expected, alone) = ([np.asarray(a) for a in run(x)] for run in runs)
             assert_same(found, expected)
             assert_same(scanned.ravel(), alone.ravel())
-    assert 0 < np.count_nonzero((alone > 0) & (alone < 2.0**-126))
+    assert np.count_nonzero((alone > 0) & (alone < 2.0**-126)) > 0
+
+
+FUNCTION = """  c = f32[] constant(0.8)
+  b = f32[{n}] broadcast(c), dimensions={{}}
+  p = f32[{n}] multiply(u, b)
+  r = f32[{n}] {op}(p)"""
+
+
+@pytest.mark.parametrize("n", [1, 70])
+@pytest.mark.parametrize("op", ["tanh", "sine", "tan", "exponential-minus-one", "log-plus-one"])
+def test_functions_of_states_that_decay(op: str, n: int) -> None:
+    """As on a machine that does not wait, bit by bit."""
+    x = (np.random.default_rng(43).standard_normal(n) * 1e-38).astype(np.float32)
+    x[::5], x[-1] = 1e-44, -0.0
+    module, machine = hlo.parse(LOOPED.format(n=n, lines=FUNCTION.format(n=n, op=op))), assisting()
+    plain = replace(machine, cycles=replace(machine.cycles, assist=0))
+    found, expected = (
+        np.asarray(hlo.compile(module, machine=m, cache=False)(x)) for m in (machine, plain)
+    )
+    assert_same(found, expected)
+    for one, is_careful in ((machine, True), (plain, False)):
+        assert ("vfpclass" in emit_stage(module, "asm", machine=one)) is is_careful

@@ -37,12 +37,12 @@ def has_subnormals(w: Writer, source: Value, size: int, dtype: DType, target: Ta
     """i1: whether some of so many elements is. Opens basic blocks for more than a few vectors."""
     look = _Look(w, source, size, dtype, target)
     if look.size <= look.step:
-        return w.any_lane(look.at_rest())
+        return w.any_lane(look.found(0, look.size))
     flag = w.alloca("i8", 1)
     w.store(w.int(0, "i8"), flag, 1)
     ranged(w, w.int(0), w.int(look.steps), lambda n: set_flag(w, look.at_step(n), flag))
-    if look.size % look.step:
-        set_flag(w, look.at_rest(), flag)
+    if look.rest < look.size:
+        set_flag(w, look.found(look.rest, look.size), flag)
     return w.compare("icmp ne", w.load(flag, "i8", 1), w.int(0, "i8"))
 
 
@@ -67,9 +67,9 @@ def subnormal_kernel(c: Contraction, side: str, target: Target) -> Kernel:
     begin = times(w, BEGIN, steps_of_unit)
     end = w.intrinsic("llvm.umin", "i64", times(w, END, steps_of_unit), w.int(look.steps))
     ranged(w, begin, end, lambda n: set_flag(w, look.at_step(n), flag))
-    if look.size % look.step:
+    if look.rest < look.size:
         is_last = w.compare("icmp eq", END, w.int(units))
-        when(w, is_last, lambda: set_flag(w, look.at_rest(), flag))
+        when(w, is_last, lambda: set_flag(w, look.found(look.rest, look.size), flag))
     bytes_moved = factor.dtype.item_bytes * look.size
     return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=bytes_moved)
 
@@ -83,6 +83,7 @@ class _Look:
         self.lanes = lanes_of(self.type)
         self.step = self.lanes * ROUNDS
         self.steps = size // self.step
+        self.rest = self.steps * self.step  # Where it begins.
 
     def at_step(self, n: Value) -> Value:
         """For each lane, whether some of step n's numbers there is subnormal."""
@@ -92,11 +93,11 @@ class _Look:
             [self._codes(add(w, first, w.int(k * self.lanes))) for k in range(ROUNDS)]
         )
 
-    def at_rest(self) -> Value:
-        """The same of those behind the last step."""
+    def found(self, begin: int, end: int) -> Value:
+        """The same of elements between two."""
         rows = []
-        for first in range(self.steps * self.step, self.size, self.lanes):
-            left = self.size - first
+        for first in range(begin, end, self.lanes):
+            left = end - first
             mask = masked.first_of(left, self.lanes) if left < self.lanes else None
             rows.append(self._codes(self.w.int(first), mask))
         return self._found(rows)
