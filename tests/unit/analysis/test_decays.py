@@ -61,10 +61,10 @@ LIMITED = """  m = f32[8] multiply(u, b)
   n = f32[8] tanh(a)"""
 PRODUCT = """
   q = f32[64,64] dot(xs, xs), lhs_contracting_dims={1}, rhs_contracting_dims={1}"""
-GATED = """  z = f32[8] logistic(u)
+GATED = """  h = f32[8] logistic(u)
   w = f32[] constant(1)
   o = f32[8] broadcast(w), dimensions={}
-  g = f32[8] subtract(o, z)
+  g = f32[8] subtract(o, h)
   m = f32[8] multiply(g, u)
   n = f32[8] add(m, x)"""
 
