@@ -9,9 +9,10 @@ they decay as states of loops do (while_loops/decays.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
 
-from hlo.analysis.flow import Callers, Value, onward
+from hlo.analysis.flow import Callers, Value, is_body, onward
 from hlo.analysis.fusibility import is_scalar_constant
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callers_below
@@ -46,21 +47,29 @@ def _results(root: Instruction) -> list[tuple[Value, Shape]]:
     return [((root, (n,)), operand.shape) for n, operand in enumerate(root.operands)]
 
 
+class _Stage(IntEnum):
+    """What a value is of the parameter."""
+
+    SAME = 0
+    MULTIPLE = 1
+    AVERAGE = 2  # a multiple and something else
+
+
 def _followed(parameter: Instruction, entry: Computation, results: set[Value]) -> set[Value]:
-    """The values from a parameter on that are it, or multiples of it and sums with such; none if
-    no multiple is a result.
+    """The values from a parameter on that are it, multiples of it and sums with such; none if no
+    such sum is a result.
     """
     callers = entry.fact(callers_below)
-    is_multiple: dict[Value, bool] = {(parameter, ()): False}
+    stages: dict[Value, _Stage] = {(parameter, ()): _Stage.SAME}
     waiting: list[Value] = [(parameter, ())]
     while waiting:
         value = waiting.pop()
-        for to, multiple in _made(value, callers, is_multiple=is_multiple[value]):
-            if to not in is_multiple:
-                is_multiple[to] = multiple
+        for to, stage in _made(value, stages, callers):
+            if to not in stages:
+                stages[to] = stage
                 waiting.append(to)
-    gives = any(is_multiple.get(r) and _shape(r) == parameter.shape for r in results)
-    return set(is_multiple) if gives else set()
+    averages = (r for r in results if stages.get(r) is _Stage.AVERAGE)
+    return set(stages) if any(_shape(r) == parameter.shape for r in averages) else set()
 
 
 def _shape(result: Value) -> Shape:
@@ -68,20 +77,24 @@ def _shape(result: Value) -> Shape:
     return root.operands[path[0]].shape if path else root.shape
 
 
-def _made(value: Value, callers: Callers, *, is_multiple: bool) -> Iterator[tuple[Value, bool]]:
-    """What is made of a value in these ways, and whether it is a multiple of the parameter."""
+def _made(
+    value: Value, stages: Mapping[Value, _Stage], callers: Callers
+) -> Iterator[tuple[Value, _Stage]]:
+    """What is made of a value in these ways; but not in loops, which begin with it alone."""
+    stage = stages[value]
     for to, op in onward(value, callers):
         match op:
-            case None:
-                yield to, is_multiple
+            case None if not is_body(to[0].computation):
+                yield to, stage
             case Instruction(opcode="multiply") if any(_is_part(o) for o in op.operands):
-                yield to, True
-            case Instruction(opcode="add" | "subtract") if is_multiple:
-                yield to, True
+                yield to, max(stage, _Stage.MULTIPLE)
+            case Instruction(opcode="add" | "subtract") if stage is not _Stage.SAME:
+                if not all((o, ()) in stages for o in op.operands):
+                    yield to, _Stage.AVERAGE
             case Instruction(opcode="select") if value[0] in op.operands[1:]:
-                yield to, is_multiple
+                yield to, stage
             case Instruction(opcode=opcode) if opcode in _KEPT:
-                yield to, is_multiple
+                yield to, stage
 
 
 def _is_part(factor: Instruction) -> bool:

@@ -39,6 +39,8 @@ SUM = """  d = f32[3000] multiply(b, m)
         (WEIGHTS, "0.01", set()),
         (SQUARE, "0.9", set()),
         (SUM, "0.9", set()),
+        ("  n = f32[3000] multiply(b, m)", "0.9", set()),
+        ("  d = f32[3000] multiply(b, m)\n  n = f32[3000] add(d, m)", "0.9", set()),
     ],
 )
 def test_multiples_that_are_results(lines: str, by: str, expected: set[str]) -> None:
