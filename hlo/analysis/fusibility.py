@@ -286,6 +286,15 @@ def is_scalar_constant(instruction: Instruction) -> bool:
     return isinstance(literal, Literal) and not literal.is_elided
 
 
+def is_large_fraction(instruction: Instruction) -> bool:
+    """A scalar constant of a float type from a half to less than one, or the negative of such."""
+    if not is_scalar_constant(instruction) or not instruction.shape.dtype.is_float:
+        return False
+    literal = instruction["literal"]
+    assert isinstance(literal, Literal), "as was asked"
+    return 0.5 <= abs(float(literal.array)) < 1.0
+
+
 def is_spread_constant(instruction: Instruction) -> bool:
     """A scalar constant, or one as an array."""
     is_broadcast = instruction.opcode == "broadcast"

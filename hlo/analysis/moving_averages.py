@@ -13,15 +13,12 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 
 from hlo.analysis.flow import Callers, Value, is_body, onward
-from hlo.analysis.fusibility import is_scalar_constant
+from hlo.analysis.fusibility import is_large_fraction
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callers_below
 from hlo.ir.instruction import Instruction
-from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 
-# What an average keeps of itself; an input's part of it, or of a step, is less.
-_LEAST_KEPT = 0.5
 _KEPT = ("convert", "copy", "negate", "reshape", "bitcast")
 
 
@@ -98,11 +95,7 @@ def _made(
 
 
 def _is_part(factor: Instruction) -> bool:
-    """Whether it is a number that an average is multiplied by."""
-    if factor.opcode == "broadcast":
-        (factor,) = factor.operands
-    if not is_scalar_constant(factor):
-        return False
-    literal = factor["literal"]
-    assert isinstance(literal, Literal), "a scalar constant's"
-    return factor.shape.dtype.is_float and _LEAST_KEPT <= abs(float(literal.array)) < 1.0
+    """Whether it is a number that an average keeps of itself: of an input, or a step, it is less
+    than a half.
+    """
+    return is_large_fraction(factor.operands[0] if factor.opcode == "broadcast" else factor)

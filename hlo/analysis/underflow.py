@@ -10,9 +10,8 @@ from __future__ import annotations
 from math import prod
 
 from hlo.analysis.decisions import decisions_of
-from hlo.analysis.moving_averages import averages
+from hlo.analysis.fusibility import is_large_fraction
 from hlo.analysis.reducers import reducer_of
-from hlo.attributes.window import Window
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callers_below, calls, post_order
@@ -41,6 +40,10 @@ def _may_underflow(entry: Computation) -> bool:
     below = entry.fact(callers_below)
     if any(beginnings(c) or any(i.opcode == "while" for i in calls(c)) for c in below):
         return True
+    if not any(is_large_fraction(i) for c in below for i in c.instructions):
+        return False
+    from hlo.analysis.moving_averages import averages  # few programs have such numbers
+
     return bool(averages(entry))
 
 
@@ -76,6 +79,8 @@ def multiplies_many(reduction: Instruction, least: int = HIGH) -> bool:
 
 def _factors_of(reduction: Instruction) -> int:
     if (window := reduction.attributes.get("window")) is not None:
+        from hlo.attributes.window import Window  # few programs multiply so
+
         assert isinstance(window, Window), "as its form says"
         return prod(d.size for d in window.dims)
     return reduction.operands[0].shape.size // max(1, reduction.shape.size)
