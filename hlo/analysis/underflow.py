@@ -8,15 +8,19 @@ a program is given and gives back: moving_averages.py.
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
 from hlo.analysis.decisions import decisions_of
-from hlo.analysis.fusibility import is_large_fraction
+from hlo.analysis.fusibility import is_large_fraction, is_spread_constant
 from hlo.analysis.reducers import reducer_of
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callers_below, calls, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
+
+if TYPE_CHECKING:  # of programs with averages alone
+    from hlo.analysis.flow import Value
 
 # Functions that are x, to the last bit, where x is tiny; and those that are a number there.
 LINEAR_AT_ZERO = frozenset({"exponential-minus-one", "log-plus-one", "sine", "tan", "tanh"})
@@ -40,11 +44,15 @@ def _may_underflow(entry: Computation) -> bool:
     below = entry.fact(callers_below)
     if any(beginnings(c) or any(i.opcode == "while" for i in calls(c)) for c in below):
         return True
-    if not any(is_large_fraction(i) for c in below for i in c.instructions):
+    if not entry.fact(_has_fractions):
         return False
     from hlo.analysis.moving_averages import averages  # few programs have such numbers
 
     return bool(averages(entry))
+
+
+def _has_fractions(entry: Computation) -> bool:
+    return any(is_large_fraction(i) for c in entry.fact(callers_below) for i in c.instructions)
 
 
 def beginnings(computation: Computation) -> tuple[Instruction, ...]:
@@ -99,7 +107,9 @@ def _has_subnormals(constant: Instruction) -> bool:
 
 
 def high_powers(computation: Computation) -> frozenset[Instruction]:
-    """Its products of so many equal factors that they underflow where no factor is subnormal."""
+    """Its products of so many equal factors that they underflow where no factor is subnormal; and
+    the squares of which it keeps moving averages: gradients become as small as you like.
+    """
     return computation.fact(_high_powers)
 
 
@@ -110,4 +120,29 @@ def _high_powers(computation: Computation) -> frozenset[Instruction]:
             (x, m), (y, n) = (powers.get(o, (o, 1)) for o in product.operands)
             if x is y:
                 powers[product] = x, m + n
-    return frozenset(product for product, (_, power) in powers.items() if power >= HIGH)
+            elif is_spread_constant(x):
+                powers[product] = y, n
+            elif is_spread_constant(y):
+                powers[product] = x, m
+    high = frozenset(product for product, (_, power) in powers.items() if power >= HIGH)
+    squares = [product for product, (_, power) in powers.items() if power == 2]
+    module = computation.module
+    if not squares or module is None or not module.entry.fact(_has_fractions):
+        return high
+    from hlo.analysis.moving_averages import averages  # few programs have such numbers
+
+    found = averages(module.entry)
+    return high | {square for square in squares if _is_added(square, found)}
+
+
+def _is_added(square: Instruction, averages: frozenset[Value]) -> bool:
+    """Whether it, or a multiple of it, is added to one of these."""
+    waiting = [square]
+    while waiting:
+        value = waiting.pop()
+        for user in value.users:
+            if user.opcode == "add" and (user, ()) in averages:
+                return True
+            if user.opcode == "multiply" and any(is_spread_constant(o) for o in user.operands):
+                waiting.append(user)
+    return False

@@ -5,6 +5,7 @@ import pytest
 
 import hlo
 from hlo.analysis.moving_averages import averages
+from hlo.analysis.underflow import high_powers
 from hlo.driver import emit_stage
 from tests.support.other_machines import assisting
 
@@ -65,3 +66,30 @@ def test_averages_have_the_bits_of_each_op_alone() -> None:
     n, d = (np.asarray(a) for a in run(m, g))
     assert np.array_equal(d, m * np.float32(0.9))
     assert np.array_equal(n, d + g)
+
+
+@pytest.mark.parametrize(
+    "square",
+    [
+        "  q = f32[3000] multiply(g, g)\n  a = f32[3000] multiply(q, k)",
+        "  q = f32[3000] multiply(g, k)\n  a = f32[3000] multiply(q, g)",
+    ],
+)
+def test_squares_that_are_averaged(square: str) -> None:
+    """Of gradients so small that they underflow, though no number given is subnormal."""
+    lines = f"""  s = f32[] constant(0.001)
+  k = f32[3000] broadcast(s), dimensions={{}}
+{square}
+  d = f32[3000] multiply(b, m)
+  n = f32[3000] add(d, a)"""
+    module = hlo.parse(STEP.format(lines=lines, by="0.999", first="n", second="a"))
+    squares = {i.name for i in high_powers(module.entry)}
+    assert squares & {"q", "a"}
+    rng = np.random.default_rng(7)
+    m = rng.random(3000).astype(np.float32)
+    g = (rng.standard_normal(3000) * 10.0 ** rng.uniform(-24, -16, 3000)).astype(np.float32)
+    run = hlo.compile(module, cache=False, machine=assisting())
+    n, a = (np.asarray(x) for x in run(m, g))
+    by = np.float32(0.001)
+    assert np.array_equal(a, g * g * by if "(g, g)" in square else (g * by) * g)
+    assert np.array_equal(n, m * np.float32(0.999) + a)
