@@ -117,9 +117,13 @@ class Manager(Struct):
         tell(f"pass {step.name}", len(self.runs))
         before = self._size(module)
         start = time.perf_counter()
-        changed = self._is_needed(module, step) and CATALOGUE[step.name](
-            module, **dict(step.options)
-        )
+        try:
+            changed = self._is_needed(module, step) and CATALOGUE[step.name](
+                module, **dict(step.options)
+            )
+        except Exception as error:
+            error.add_note(f"in pass {step}")  # which the report of a bug begins with
+            raise
         seconds = time.perf_counter() - start
         if changed:
             self.present = self.size = None
