@@ -397,7 +397,8 @@ def described(triple: str, features: frozenset[str], processor: str = "") -> Mac
     features and triple.
 
     processor: its name, where it is known. A hypervisor that hides features does not change what
-    the others cost: name, caches, rates and cycles are those of the description that serves it.
+    the others cost: all but vectors and registers is of the description that serves it. Of two
+    descriptions with the same vectors the later one is for processors without a known name.
     """
     own = _architecture(triple)
     best = NAMED["generic"]
@@ -407,8 +408,7 @@ def described(triple: str, features: frozenset[str], processor: str = "") -> Mac
     serving = _serving(processor)
     # LLVM gives processors that it does not know the name of a lesser one.
     if serving is not None and serving.architecture == own and _vectors(best) <= serving.features:
-        facts = {field: getattr(serving, field) for field in ("name", "caches", "rates", "cycles")}
-        best = replace(best, **facts)
+        best = replace(serving, vector_bytes=best.vector_bytes, registers=best.registers)
     return replace(best, triple=triple, features=features)
 
 
