@@ -91,20 +91,22 @@ class Rates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a core does in a cycle, and how many it waits; of processors since Haswell and Zen.
 
-    path_bytes: of the vectors that are counted; what is longer takes several turns. operations,
-    loads: of vectors, begun in a cycle; shuffles: operations among these that move lanes; dots: dot
-    products among these; bf16_dots: of bf16 among these on x86 (0.5: one in two cycles); squares:
-    products of two rows by two columns, each of as much work as two dot products (LLVM's model of
-    Neoverse N2 has as many of both, for integers and for bf16). tiled: operations of a matrix unit
-    on elements of 16 bits in the time of one of an f32 product, where it reads its tiles out of the
-    second cache (16 from the first one).
+    path_bytes: of the vectors that are counted; what is longer takes several turns.
+    operations, loads: of vectors, begun in a cycle. shuffles: operations among these that move
+    lanes. dots: dot products among these.
+    bf16_dots: of bf16 among these on x86 (0.5: one in two cycles).
+    squares: products of two rows by two columns, each of as much work as two dot products (LLVM's
+    model of Neoverse N2 has as many of both, for integers and for bf16).
+    tiled: operations of a matrix unit on elements of 16 bits in the time of one of an f32 product,
+    where it reads its tiles out of the second cache (16 from the first one).
     products: operations that a product of integers of 32 bits is, in vectors (uops.info).
     latency: of an addition or a product of floats. load_latency: out of the first cache, into a
     vector. window: of one chain of operations, beyond which a core finds nothing else to do
-    meanwhile. streams: pages of which the second-level cache foresees lines. missed: lines beyond
-    three quarters of a set's ways for which products of f32 do not wait. assist: of microcode, for
-    a product of vectors with a subnormal number among its factors or results; 0: subnormal numbers
-    are as others.
+    meanwhile.
+    streams: pages of which the second-level cache foresees lines. page_bytes: of such a page.
+    missed: lines beyond three quarters of a set's ways for which products of f32 do not wait.
+    assist: of microcode, for a product of vectors with a subnormal number among its factors or
+    results; 0: subnormal numbers are as others.
     """
 
     path_bytes: Annotated[int, Meta(ge=8, le=1024)] = 64
@@ -120,6 +122,7 @@ class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     load_latency: _Count = 8
     window: _Count = 100
     streams: _Count = 32
+    page_bytes: _Bytes = 4096
     missed: Annotated[int, Meta(ge=0, le=64)] = 0
     assist: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
 

@@ -253,7 +253,7 @@ def test_instructions_are_asked_about_in_one_room() -> None:
 
 # Names and comments of a number that describes a machine.
 OF_MACHINES = re.compile(
-    r"PER_(US|CYCLE)\b|LATENCY|LINE_BYTES\b|CACHE|(_|\b)(L[123]|WAYS?|SETS|REGISTERS|BANDWIDTH)(_|\b)"
+    r"PER_(US|CYCLE)\b|LATENCY|(LINE|PAGE)_BYTES\b|CACHE|(_|\b)(L[123]|WAYS?|SETS|REGISTERS|BANDWIDTH)(_|\b)"
 )
 OF_CACHES = re.compile(r"\b(caches?|(in|the) L[123]|second-level|first-level)\b")
 # Caches of files and of objects are none of a processor's; tiles are an instruction set's.
