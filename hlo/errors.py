@@ -1,5 +1,4 @@
-"""Errors that a user can mend: HloError, HloErrors, the codes, and Violation for code that knows
-no text.
+"""Errors that a user can mend: HloError, HloErrors, the codes; Violation for code without text.
 
 Violation(code, at, found, expected) --verifier turns the role into a place--> HloError with a caret
 """

@@ -1,5 +1,7 @@
-"""origin: which values of the original program an instruction's leaves stand for; and the table
-that says how to compute lost ones."""
+"""origin: which values of the original program an instruction's leaves stand for.
+
+And the table that says how to compute lost ones.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Orders, clones and equality over the instruction graph. Nothing here recurses:
-modules are deep.
+"""Orders, clones and equality over the instruction graph.
+
+Nothing here recurses: modules are deep.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hlo.machine import NAMED
-from tests.support.rooms import imported, picture
+from tests.support.rooms import imported, listing, picture, sentence
 from tests.support.source_files import FILES, ROOT, source_file
 
 # Each layer may import itself and what stands before it.
@@ -156,6 +156,22 @@ def test_imports_point_down_inside_a_room(house: str) -> None:
 def test_the_picture_of_the_rooms_is_what_the_imports_are() -> None:
     """python -m tests.support.rooms prints it."""
     assert picture() in (ROOT / "docs" / "compiler.md").read_text()
+
+
+def test_every_file_says_what_it_is_in_a_line() -> None:
+    """python -m tests.support.rooms ROOM lists them: the map of who is new here."""
+    found = [path.relative_to(ROOT).as_posix() for path in FILES if sentence(path)[-1:] != "."]
+    assert found == [], "the first line of a file's docstring is a sentence"
+    listed = listing("backend/isa").splitlines()
+    assert listed[1].split("  ", 1)[0] == "backend/isa/amx.py"
+    assert listed[1].endswith(sentence(ROOT / "hlo/backend/isa/amx.py"))
+
+
+def test_what_stands_above_the_rooms_of_the_back_end_is_named_there() -> None:
+    home = ROOT / "hlo/backend"
+    told = (home / "__init__.py").read_text()
+    beside = {path.name for path in home.glob("*.py")} - {"__init__.py"}
+    assert beside == set(re.findall(r"\b\w+\.py\b", told)), "hlo/backend/__init__.py names all"
 
 
 def test_loops_are_chosen_without_writing_code() -> None:

@@ -1,5 +1,4 @@
-"""Packing: an offset in one arena for every allocation, so that allocations in use at one time do
-not meet.
+"""Packing: an offset in one arena for every allocation; those in use at one time do not meet.
 
 Greedy by size, each into the smallest gap that fits between the allocations already placed that are
 in use at the same time (Pisarchyk and Lee 2020, arXiv 2001.03288). Which those are is looked up by

@@ -1,5 +1,4 @@
-"""Reduction parts: into how many parts a long reduction with few results is cut; which rows are
-short.
+"""Reduction parts: how many a long reduction with few results is cut into; which rows are short.
 
 Asked of every reduction and every broadcast; what cuts them (reduction_splitting.py) is for those
 that are long, and what puts rows side by side (broadcast_tiling.py) for those that are short.

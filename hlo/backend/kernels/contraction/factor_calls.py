@@ -1,5 +1,6 @@
-"""Factor calls: what makes factors ready: before the product, before the loop around it, or when
-the program is compiled.
+"""Factor calls: what makes factors ready for a product.
+
+Before the product, before the loop around it, or when the program is compiled.
 """
 
 from __future__ import annotations

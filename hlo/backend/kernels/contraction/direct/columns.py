@@ -1,5 +1,6 @@
-"""A direct convolution whose lanes are neighbours along a row of results: some rows have their sums
-in registers, over all of the window.
+"""A direct convolution whose lanes are neighbours along a row of results.
+
+Some rows have their sums in registers, over all of the window.
 
     for unit (image, group, part of its rows):                       in parallel
         for block of rows, or one of those at the ends:

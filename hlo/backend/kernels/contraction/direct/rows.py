@@ -1,5 +1,6 @@
-"""A direct convolution by rows of results: a tile of neighbours along a row has its sums in
-registers, over all of the window.
+"""A direct convolution by rows of results: a tile of neighbours has its sums in registers.
+
+They stay there over all of the window.
 
     for unit (image, row of results, stretch of it):        in parallel
         for tile: for vector of features:

@@ -1,5 +1,6 @@
-"""A direct convolution whose lanes are neighbours along a row of long windows, with few results, as
-the gradients of kernels are where rows are innermost: a result is the sum over all lanes.
+"""A direct convolution of few results whose lanes are neighbours along a row of long windows.
+
+So are the gradients of kernels where rows are innermost: a result is the sum over all lanes.
 
     for unit (group, block of rows of results):                       in parallel
         for image summed: for tap of the outer dimensions that meets the base:

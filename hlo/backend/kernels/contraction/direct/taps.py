@@ -1,5 +1,6 @@
-"""A direct convolution with long windows and few results, as the gradients of kernels are: all
-results of some rows have their sums in registers, while taps of a row are a loop.
+"""A direct convolution of few results by long windows, as gradients of kernels are.
+
+All results of some rows have their sums in registers, while taps of a row are a loop.
 
     for unit (part of what is summed, image, block of rows of results, some vectors of features):
         for image summed:                                            # units are parallel
