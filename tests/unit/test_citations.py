@@ -51,6 +51,17 @@ def test_sections_that_the_code_cites_exist() -> None:
         assert re.search(there, told, re.MULTILINE), f"docs/{page}.md has no section {section}"
 
 
+def test_loops_that_a_page_shows_are_those_of_a_fixture() -> None:
+    """Which tests/golden/loops holds to what --emit=loops prints."""
+    fixtures = "\n".join(p.read_text() for p in (ROOT / "tests/golden/loops").glob("*.hlo"))
+    known = " ".join(re.sub(r"// \w+(-NEXT)?:", "", fixtures).split())
+    page = (ROOT / "docs/kernels.md").read_text()
+    shown = re.findall(r"^```\n(kernel .*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(shown) == 2
+    for nest in shown:
+        assert " ".join(nest.split()) in known, f"docs/kernels.md shows what is not so:\n{nest}"
+
+
 def test_the_scan_finds_what_is_not_there() -> None:
     text = "see gone.py, machine.py, hlo/machine.py, isa/select.py and isa/machine.py (FILE.py)"
     assert missing_files(text) == ["gone.py", "isa/machine.py"]
