@@ -212,7 +212,12 @@ def redirect_calls(attributes: Attributes, callees: dict[Computation, Computatio
 
 
 def clone_module(module: Module) -> Module:
-    """A deep copy that shares only values (shapes, literals, attributes)."""
+    """A deep copy that shares only values (shapes, literals, attributes).
+
+    >>> axpy = hlo.read("examples/axpy.hlo")
+    >>> str(hlo.clone_module(axpy)) == str(axpy)
+    True
+    """
     copy = Module(module.name, module.attributes)
     copy.stack_frames, copy.source = module.stack_frames, module.source
     twins: dict[Computation, Computation] = {}

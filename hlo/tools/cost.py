@@ -82,6 +82,9 @@ def cost(
 
     limits: what the machine gives (hlo/backend/limits.py); None: this one's, which takes a second
     to measure. Raises HloError `arguments` for another group.
+
+    >>> hlo.cost(hlo.read("examples/axpy.hlo"), by="opcode").total.flops
+    2048
     """
     limits = limits or measured_limits(thread_count(None))
     if by not in COST_GROUPS:

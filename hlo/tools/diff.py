@@ -56,7 +56,12 @@ class Difference(Struct, frozen=True):
 
 
 def diff(first: Module, second: Module, *, metadata: bool = False) -> Difference:
-    """How two modules differ up to names. metadata: also where only that differs."""
+    """How two modules differ up to names. metadata: also where only that differs.
+
+    >>> axpy = hlo.read("examples/axpy.hlo")
+    >>> hlo.diff(axpy, hlo.clone_module(axpy)).is_empty
+    True
+    """
     matching = _Matching(first, second, metadata=metadata)
     matching.run()
     rows = tuple(_rows(matching))
