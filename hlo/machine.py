@@ -175,12 +175,16 @@ def _architecture(triple: str) -> str:
 
 
 class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """triple: LLVM's; features: LLVM's names of what is there; vector_bytes: of the widest vector
-    that kernels use. processors: LLVM's names of others that the description serves. registers: of
-    vectors; where nobody says, 32 of 64 bytes and on 64-bit Arm (V0 to V31), else 16. caches: the
-    nearest first. address_bytes: of an address; where nobody says, 4 or 8 as the architecture has.
+    """What code is compiled for.
+
+    triple: LLVM's. features: LLVM's names of what is there.
+    vector_bytes: of the widest vector that kernels use.
+    processors: LLVM's names of others that the description serves.
+    registers: of vectors; where nobody says, 32 of 64 bytes and on 64-bit Arm (V0 to V31), else 16.
+    address_bytes: of an address; where nobody says, 4 or 8 as the architecture has.
     flushing: features whose vectors of floats have no subnormal numbers, in any mode: strict code
     does without them; where nobody says, those of the architecture.
+    line_bytes: of a line of the caches. caches: the nearest first.
     """
 
     name: str

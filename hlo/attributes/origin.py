@@ -29,7 +29,10 @@ class OriginalArray(Struct, frozen=True):
 
 
 class Origin(Struct, frozen=True):
-    """tree: a leaf, None (unknown), or a tuple of trees; or a call that no program text holds."""
+    """Values of the original program that an instruction stands for.
+
+    tree: a leaf, None (unknown), or a tuple of trees; or a call that no program text holds.
+    """
 
     tree: object = ()
     synthetic_call: bool = False

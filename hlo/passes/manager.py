@@ -35,7 +35,9 @@ class PassRun(Struct, frozen=True):
 
 
 class Manager(Struct):
-    """verify: called after each pass that changed the module; its HloError is laid to that pass.
+    """Runs pipelines on modules, and keeps what each pass did.
+
+    verify: called after each pass that changed the module; its HloError is laid to that pass.
 
     before, after: observers, called with the module around each run (for dumps and diffs).
     running: the step at work, or the one that failed. present, size: the opcodes of the module that

@@ -29,7 +29,9 @@ from hlo.tools.trials import Property, Trials
 
 
 class KernelFound(Struct, frozen=True):
-    """family: names of the functions that make the kernel. case: the instruction as a program, if
+    """The kernel at fault.
+
+    family: names of the functions that make the kernel. case: the instruction as a program, if
     it has the fault by itself, else the whole module.
     """
 

@@ -49,7 +49,9 @@ class CostRow(Struct, frozen=True):
 
 
 class Cost(Struct, frozen=True):
-    """rows: most time first; total: of all of them, before fusion; fused: of the module that was
+    """The least that a module takes, by groups of instructions.
+
+    rows: most time first; total: of all of them, before fusion; fused: of the module that was
     optimised, where there is one. notes: what the figures leave out. balance: operations for each
     byte from which the machine computes longer than it moves.
     """

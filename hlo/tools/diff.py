@@ -40,7 +40,10 @@ class Row(Struct, frozen=True):
 
 
 class Difference(Struct, frozen=True):
-    """sizes: instructions of both modules; matched: pairs that say the same."""
+    """How two modules differ.
+
+    sizes: instructions of both modules; matched: pairs that say the same.
+    """
 
     sizes: tuple[int, int]
     matched: int

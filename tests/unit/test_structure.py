@@ -167,6 +167,17 @@ def test_every_file_says_what_it_is_in_a_line() -> None:
     assert listed[1].endswith(sentence(ROOT / "hlo/backend/isa/amx.py"))
 
 
+def test_every_class_says_what_it_is_before_its_fields() -> None:
+    field = re.compile(r"[a-z_]+(, [a-z_]+)*: ")
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in FILES
+        for name, told in source_file(path).classes
+        if field.match(told)
+    ]
+    assert found == [], "the first line of a class's docstring says what it is, not what a field is"
+
+
 def test_what_stands_above_the_rooms_of_the_back_end_is_named_there() -> None:
     home = ROOT / "hlo/backend"
     told = (home / "__init__.py").read_text()

@@ -36,7 +36,9 @@ LEAST_ELEMENTS = 16  # A shorter row is no vector.
 
 
 class RowStates(Struct, frozen=True):
-    """elements: those of the state whose rows go apart, members: values of the body that have
+    """Arrays of a loop's state that become an array for each of their rows.
+
+    elements: those of the state whose rows go apart, members: values of the body that have
     rows; each with the dimension that counts them. ends: slices of one row of a member, and
     reductions over its rows. stored: reshapes of members that are written to other arrays.
     """

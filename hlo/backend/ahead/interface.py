@@ -75,12 +75,17 @@ class Leaf(Struct, frozen=True):
 
 
 class Interface(Struct, frozen=True):
-    """The call of a program. arena_bytes: with the table, a multiple of ALIGNMENT; given: results
-    that may lie in arguments' memory; is_sized: whether sizes change at run time; threads,
-    threading: how many run parallel loops, and whose; functions: custom calls that whoever links
-    defines; weights: the number of the input that all constants are, -1 where they are embedded;
-    is_cancellable: a word of the caller's ends calls; machines: that there is code for; digest: of
-    the module and all that its code depends on.
+    """The call of a program, as C knows it.
+
+    arena_bytes: with the table, a multiple of ALIGNMENT.
+    given: results that may lie in arguments' memory.
+    is_sized: whether sizes change at run time.
+    threads, threading: how many run parallel loops, and whose.
+    functions: custom calls that whoever links defines.
+    weights: the number of the input that all constants are, -1 where they are embedded.
+    is_cancellable: a word of the caller's ends calls.
+    machines: that there is code for.
+    digest: of the module and all that its code depends on.
     """
 
     name: str

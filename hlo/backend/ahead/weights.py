@@ -18,8 +18,11 @@ from hlo.hashing import hasher
 
 
 class Weights(Struct, frozen=True, eq=False):
-    """size_bytes: of all; starts: of each table the offsets of its constants; arrays: those that
-    differ, in the order of their bytes."""
+    """The constants of programs as bytes, equal ones once.
+
+    size_bytes: of all; starts: of each table the offsets of its constants; arrays: those that
+    differ, in the order of their bytes.
+    """
 
     size_bytes: int
     starts: tuple[tuple[int, ...], ...]

@@ -44,8 +44,11 @@ _MOST_OPS = 10  # The most additions that one op counts for in a loop's work.
 
 
 class RowLoopSchedule(Struct, frozen=True):
-    """loop: the while, what is known of it and how many trips it takes; across: the axis of its
-    lanes, a unit each round."""
+    """How a loop over rows runs, lanes each by themselves.
+
+    loop: the while, what is known of it and how many trips it takes; across: the axis of its
+    lanes, a unit each round.
+    """
 
     loop: Instruction
     found: LaneLoop

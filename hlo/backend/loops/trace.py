@@ -55,11 +55,17 @@ class Around(Struct, frozen=True):
 
 
 class Trace(Struct):
-    """values: indices that are themselves values (iota, counters). ops: elementwise ops met, each
-    once per index; heavy: those of them that cost more than a few cycles; rounded_at: those of the
-    others that round to a narrow type. work: operations for every value of an index. carried:
-    numbers of an element that whiles keep from trip to trip; is_open: whether nobody knows how many
-    trips one has. drawn: where random numbers are, of which several in a row are made at once."""
+    """What is read and computed for an element of an expression.
+
+    values: indices that are themselves values (iota, counters).
+    ops: elementwise ops met, each once per index.
+    heavy, heavy_at: those of them that cost more than a few cycles.
+    rounded_at: those of the others that round to a narrow type.
+    work: operations for every value of an index.
+    carried: numbers of an element that whiles keep from trip to trip. is_open: whether nobody knows
+    how many trips one has.
+    drawn: where random numbers are, of which several in a row are made at once.
+    """
 
     reads: list[Read] = field(default_factory=list)
     values: list[Expr] = field(default_factory=list)
@@ -106,7 +112,10 @@ def trace(expression: Expression, roots: list[tuple[Instruction, Index, Path]]) 
 
 
 class _Tracer:
-    """stack: expressions still to be looked at, with the reductions around them."""
+    """The walk through an expression that a trace comes from.
+
+    stack: expressions still to be looked at, with the reductions around them.
+    """
 
     def __init__(self, expression: Expression) -> None:
         self.expression = expression

@@ -16,7 +16,10 @@ SHARED_BYTES = 4096  # Constants up to this size are compared, and equal ones ar
 
 
 class Constants(Struct, frozen=True, eq=False):
-    """numbers: which array each constant allocation is; equal small ones are one array."""
+    """The arrays of a plan's constant allocations.
+
+    numbers: which array each constant allocation is; equal small ones are one array.
+    """
 
     numbers: dict[int, int]
     arrays: tuple[np.ndarray, ...]

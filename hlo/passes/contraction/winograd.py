@@ -105,7 +105,10 @@ TRANSFORMS = (
 
 
 class Layer(Struct, frozen=True):
-    """images, rows, columns: of the result. before: zeros above and left of the base."""
+    """A convolution's sizes, as its tiles see them.
+
+    images, rows, columns: of the result. before: zeros above and left of the base.
+    """
 
     images: int
     rows: int

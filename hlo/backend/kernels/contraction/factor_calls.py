@@ -24,7 +24,9 @@ from hlo.ir.shape import Shape
 
 
 class FactorCalls(Calls):
-    """prepared: by their places; early: places that do not wait for an iteration; checking: by
+    """The kernels that make a contraction's factors ready, and where these are then.
+
+    prepared: by their places; early: places that do not wait for an iteration; checking: by
     sides, flags for subnormal numbers of factors that are looked at while they are packed.
     """
 

@@ -35,8 +35,11 @@ def radix_form(count: int, bits: int, *, with_position: bool) -> RadixForm:
 
 
 class RadixForm(Struct, frozen=True):
-    """record: LLVM's type of the first column; joined: it holds the position in its low 32 bits;
-    beside: a second column of i32 holds it."""
+    """The records of a radix sort.
+
+    record: LLVM's type of the first column; joined: it holds the position in its low 32 bits;
+    beside: a second column of i32 holds it.
+    """
 
     count: int
     bits: int

@@ -33,7 +33,9 @@ BEYOND = 12
 
 
 class ProductForm:
-    """staged: whether sums wait for further depth blocks. is_counted: whether the run says over how
+    """A product's plan with what follows from it for the code.
+
+    staged: whether sums wait for further depth blocks. is_counted: whether the run says over how
     many depths a tile sums. row_axes: the result's rows, sizes and
     strides. is_direct: whether sums leave for the result as they are, in rows of one stride.
     """

@@ -28,7 +28,9 @@ _SHORT_ROW = 0.5
 
 
 class RowPrefetch(Struct, frozen=True):
-    """dtype: of the matrix; line_bytes: 0 where nothing is asked for; locality: LLVM's number of
+    """Which lines of a matrix are asked for ahead.
+
+    dtype: of the matrix; line_bytes: 0 where nothing is asked for; locality: LLVM's number of
     the cache that is asked, 3 of the first one, 2 of the second.
     """
 

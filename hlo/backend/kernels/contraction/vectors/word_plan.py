@@ -44,7 +44,9 @@ SQUARES_ROWS = 8
 
 
 class StreamedWords(Struct, frozen=True):
-    """contraction: lhs of words, of which each is as many depths of rhs as it has elements, rhs of
+    """A contraction of few rows that meets the other factor as words.
+
+    contraction: lhs of words, of which each is as many depths of rhs as it has elements, rhs of
     elements as they lie; lhs: what makes its words.
     """
 

@@ -96,7 +96,10 @@ class Words(Struct, frozen=True):
 
 
 class Worded(Struct, frozen=True):
-    """contraction: of words that lie where the factors did; ring: with the dot product."""
+    """A contraction on words, and its factors.
+
+    contraction: of words that lie where the factors did; ring: with the dot product.
+    """
 
     contraction: Contraction
     ring: Ring
