@@ -1,4 +1,4 @@
-"""The functions of complex numbers by opcode; those of c64 are computed in double."""
+"""The functions of complex numbers that ops are; those of c64 are computed in double."""
 
 from __future__ import annotations
 
