@@ -162,6 +162,16 @@ _CORTEX_CACHES = (
 )
 
 
+# What memory of ours begins and ends at multiples of, on all machines: whole lines of most, and no
+# vector is longer.
+ALIGNMENT = 64
+
+
+def aligned(size_bytes: int) -> int:
+    """Memory for so many bytes: the next multiple of ALIGNMENT."""
+    return -(-size_bytes // ALIGNMENT) * ALIGNMENT
+
+
 # Other words that triples begin with: Apple's for 64-bit Arm, the versions of the 32-bit one.
 _ALIASES = {"arm64": "aarch64", "armv7": "arm", "armv7a": "arm", "armv7l": "arm"}
 _NARROW = frozenset({"arm", "wasm32"})  # architectures whose addresses have 32 bits

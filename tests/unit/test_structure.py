@@ -321,6 +321,12 @@ def test_what_describes_a_machine_stands_in_its_description() -> None:
     assert found == []
 
 
+def test_sizes_of_memory_are_rounded_up_by_one_function() -> None:
+    rounding = re.compile(r"// (64|_?ALIGN\w*)\) \* (64|_?ALIGN\w*)")
+    found = [f.name for f in map(source_file, FILES) if rounding.search(f.text)]
+    assert found == ["hlo/machine.py"], "aligned() of hlo/machine.py"
+
+
 def test_the_scan_finds_numbers_of_machines() -> None:
     text = "L2_BYTES = 1 << 20\nFAR = 1 << 22  # comes from no cache\nBYTES_PER_US = 2.0\nFEW = 3\n"
     found = numbers_of(text)

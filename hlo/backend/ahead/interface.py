@@ -12,8 +12,7 @@ from msgspec import Struct
 
 import hlo
 from hlo.backend.ahead.options import SEPARATE, Options
-from hlo.backend.ahead.weights import aligned
-from hlo.backend.entry.c_call_ir import ALIGNMENT, CallLayout, Given
+from hlo.backend.entry.c_call_ir import CallLayout, Given
 from hlo.backend.linking.compilation_cache import module_digest
 from hlo.backend.linking.installing import result_shape
 from hlo.backend.linking.link_table import LinkTable
@@ -23,7 +22,7 @@ from hlo.hashing import hasher
 from hlo.ir.dtype import DType
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape, stored
-from hlo.machine import Machine
+from hlo.machine import ALIGNMENT, Machine, aligned
 from hlo.passes.padding.boundary import Padded
 from hlo.passes.padding.scope import SIZE
 

@@ -20,7 +20,7 @@ from hlo.backend.loops.schedule import Axis, Role, Source, Tail, axis_name
 from hlo.indexing.affine import Expr, Index, Variable
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.machine import Machine
+from hlo.machine import Machine, aligned
 
 LIGHT = 60  # Expressions up to this weight may be written several times.
 UNITS = 64  # Parallel units that are enough for any machine.
@@ -239,7 +239,7 @@ class NestSchedule(Struct, frozen=True, eq=False):
     @property
     def kept_bytes(self) -> int:
         """Of what a strip keeps, in one piece of memory: the end of the last value, in lines."""
-        return max((k.offset + -(-k.size_bytes // 64) * 64 for k in self.keeps), default=0)
+        return max((k.offset + aligned(k.size_bytes) for k in self.keeps), default=0)
 
     # -- changes -----------------------------------------------------------------------------
 

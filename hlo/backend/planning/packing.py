@@ -19,8 +19,8 @@ from itertools import pairwise
 import numpy as np
 
 from hlo.backend.planning.allocations import Allocation, AllocationKind
+from hlo.machine import aligned
 
-ALIGNMENT = 64
 SMALL = 1024
 # So few allocations are each compared with all others, which costs less than finding out which it
 # may meet.
@@ -49,11 +49,6 @@ def place_spares(allocations: Sequence[Allocation]) -> int:
             allocation.offset = end
             end += aligned(allocation.size)
     return end
-
-
-def aligned(size: int) -> int:
-    """The size rounded up to whole cache lines."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _pack_large(allocations: Sequence[Allocation], base: int) -> int:
