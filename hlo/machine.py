@@ -283,6 +283,9 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 # What decisions that reach into the order of additions count on: of every machine the same.
 COMMON = Machine(name="common", triple="", features=frozenset())
 
+# Elements of f32 in the longest vectors: what passes take a vector to have, on all machines.
+COMMON_LANES = ALIGNMENT // 4
+
 # What kernels are written for, by field.
 CHOICES = {
     "vector_bytes": (16, 32, 64),

@@ -321,6 +321,17 @@ def test_what_describes_a_machine_stands_in_its_description() -> None:
     assert found == []
 
 
+def test_one_fact_has_one_name() -> None:
+    """Numbers with equal names and comments in several files are one fact, written twice."""
+    places: dict[tuple[str, str, str], list[str]] = {}
+    number = re.compile(r"^_?([A-Z][A-Z0-9_]*) = ([^#\n]*\d[^#\n]*)  # (.+)$", re.MULTILINE)
+    for file in map(source_file, FILES):
+        for name, value, told in number.findall(file.text):
+            places.setdefault((name, value, told), []).append(file.name)
+    found = {key: names for key, names in places.items() if len(names) > 1}
+    assert found == {}, "one of them imports it from the other"
+
+
 def test_sizes_of_memory_are_rounded_up_by_one_function() -> None:
     rounding = re.compile(r"// (64|_?ALIGN\w*)\) \* (64|_?ALIGN\w*)")
     found = [f.name for f in map(source_file, FILES) if rounding.search(f.text)]

@@ -31,7 +31,7 @@ from hlo.ir.shape import Shape
 from hlo.ops.movement import IotaAttributes
 from hlo.ops.table import OPS, Trait, has_trait
 
-_MOST_OPS = 10  # The most additions that one op counts for in a loop's work.
+MOST_OPS = 10  # The most additions that one op counts for in a loop's work.
 
 
 class Read(Struct, frozen=True):
@@ -152,7 +152,7 @@ class _Tracer:
         chain = chain_to(self.expression, instruction)
         cost = OPS[instruction.opcode].cost
         is_heavy = chain is not None or cost.is_high
-        self.found.work.append((_MOST_OPS if chain else min(cost.operations, _MOST_OPS), index))
+        self.found.work.append((MOST_OPS if chain else min(cost.operations, MOST_OPS), index))
         if is_heavy:
             self.found.heavy += 1
             self.found.heavy_at.setdefault(instruction, []).append(index)
@@ -203,7 +203,7 @@ class _Tracer:
                 self._while(instruction, index, reduced)
             case "rng-bit-generator":
                 self.found.values += index
-                self.found.work.append((_MOST_OPS, index))
+                self.found.work.append((MOST_OPS, index))
                 self.found.drawn.append(index)
                 self.stack.append((operands[0], _anywhere(operands[0].shape), (), reduced))
             case _:
@@ -228,7 +228,7 @@ class _Tracer:
         self.loops.add((loop, index))
         known, members = counter(loop), elementwise_members(loop)
         trips = ASSUMED_TRIPS if known is None else known.iterations
-        ops = sum(min(OPS[m.opcode].cost.operations, _MOST_OPS) for m in members)
+        ops = sum(min(OPS[m.opcode].cost.operations, MOST_OPS) for m in members)
         self.found.work.append((trips * ops, index))
         self.found.ops += len(members)
         self.found.heavy += sum(OPS[m.opcode].cost.is_high for m in members)

@@ -14,6 +14,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, lanes_of, vector_of
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.check_flag import CHECKED_AT_ONCE
 from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand, first_read, reach
 from hlo.backend.kernels.contraction.problem.offsets import address_0
 from hlo.backend.kernels.contraction.problem.ring import element_address
@@ -22,7 +23,6 @@ from hlo.backend.lanes import masked
 from hlo.ir import dtype as dt
 
 ROUNDS = 8  # Vectors after which it is asked whether there was one.
-CHUNK = 1 << 14  # Numbers that a unit checks.
 _CODES = {dt.BF16: vector_of("i16", 32), dt.F32: vector_of("float", 16)}  # Of 64 bytes.
 
 
@@ -61,7 +61,7 @@ def subnormal_kernel(c: Contraction, side: str, target: Target) -> Kernel:
             mask = masked.first_of(left, lanes) if left < lanes else None
             set_flag(w, found([codes(w.int(first), mask)]), flag)
 
-    steps_of_unit = CHUNK // step
+    steps_of_unit = CHECKED_AT_ONCE // step
     steps = size // step
     units = max(1, -(-steps // steps_of_unit))
     begin = times(w, BEGIN, steps_of_unit)
