@@ -27,6 +27,7 @@ from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.contraction.direct.form import AT_ONCE, Direct, Given, Pair, met_of
 from hlo.backend.kernels.contraction.problem.result import Result
 from hlo.backend.kernels.contraction.problem.ring import Ring, element_address
+from hlo.machine import ALIGNMENT
 
 MOST_PRODUCTS = 160  # Of a tile and one outer tap: they are written out.
 LEAST_TILE = 4
@@ -92,7 +93,7 @@ class DirectRows(Direct):
         self.result = Result(self.w, ring, given.dtypes[2], 2, given.epilogue)
         self.tiles = tiles_of(form, ring)
         if given.epilogue is not None:
-            self.stage = self.w.alloca(f"[{self.tiles.size} x {self.type}]", 64)
+            self.stage = self.w.alloca(f"[{self.tiles.size} x {self.type}]", ALIGNMENT)
         self.part_sums()
         self.stretches = max(1, self.tiles.count * self.tiles.size // STRETCH)
 

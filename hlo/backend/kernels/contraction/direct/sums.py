@@ -26,6 +26,7 @@ from hlo.backend.kernels.contraction.microkernels.lane_sums import across
 from hlo.backend.kernels.contraction.problem.result import Result
 from hlo.backend.kernels.contraction.problem.ring import loaded
 from hlo.backend.lanes.masked import constant_mask
+from hlo.machine import ALIGNMENT
 
 FREE = 4  # Registers that hold no sums.
 Places = tuple[Value, Value]  # In base and kernel.
@@ -47,7 +48,7 @@ class DirectSums(Direct):
         most = max(1, (ring.registers - FREE) // self.row_results)
         self.blocks = -(-rows // most)
         self.rows = -(-rows // self.blocks)
-        self.totals = self.w.alloca(f"[{self.rows * self.row_results} x {self.type}]", 64)
+        self.totals = self.w.alloca(f"[{self.rows * self.row_results} x {self.type}]", ALIGNMENT)
 
     @property
     def stores_once(self) -> bool:

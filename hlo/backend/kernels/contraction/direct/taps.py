@@ -42,6 +42,7 @@ from hlo.backend.kernels.contraction.products.split_k import (
     sum_kernel,
 )
 from hlo.backend.loops.schedule import Plan
+from hlo.machine import ALIGNMENT
 
 TAPS = 4  # Taps of a row in a round.
 FEWEST_UNITS = 16  # Below, what is summed goes in parts.
@@ -85,7 +86,9 @@ class DirectTaps(Direct):
         self.result = Result(self.w, replace(ring, result=held) if is_parted else ring, held, 2,
                              None if is_parted else given.epilogue)  # fmt: skip
         self.memory_of_sums = [
-            self.w.alloca(f"[{self.sums * -(-self.vectors // self.groups)} x {self.type}]", 64)
+            self.w.alloca(
+                f"[{self.sums * -(-self.vectors // self.groups)} x {self.type}]", ALIGNMENT
+            )
             for _ in range(2)
         ]
 
