@@ -45,7 +45,13 @@ AHEAD_TARGET = "x86-64-v3"
 
 @uncollected()
 def parse(text: str, name: str = "<string>") -> Module:
-    """The module that a text says: syntax only, as XLA's parser. Raises HloErrors, up to 20."""
+    """The module that a text says: syntax only, as XLA's parser. Raises HloErrors, up to 20.
+
+    name: of the text, in errors.
+
+    >>> hlo.parse("HloModule m ENTRY e { ROOT x = f32[3] parameter(0) }").entry.root.shape.dims
+    (3,)
+    """
     GATE.check()
     return _parse(text, name)
 
@@ -54,6 +60,9 @@ def read(path: str, wanted: str | None = None) -> Module:
     """The module in a file, an archive or a folder of dumps, whatever form it has; `-`: stdin.
 
     wanted: the name of a module, or a part of one, where there are several. Raises HloErrors.
+
+    >>> hlo.read("examples/axpy.hlo").name
+    'axpy'
     """
     return read_program(path, wanted).module
 
@@ -88,7 +97,13 @@ def program_readers(path: str) -> list[Callable[[], Program]]:
 
 
 def write(module: Module, form: str) -> bytes:
-    """A module in one of the forms of hlo/formats/writing.py: text, pb, pbtxt, json, stablehlo."""
+    """A module in one of the forms of hlo/formats/writing.py: text, pb, pbtxt, json, stablehlo.
+
+    Raises HloErrors for another form, and for what a form cannot hold.
+
+    >>> hlo.write(hlo.read("examples/axpy.hlo"), "text")[:14]
+    b'HloModule axpy'
+    """
     from hlo.formats.writing import written
 
     return written(module, form)
@@ -103,7 +118,12 @@ def to_text(module: Module, options: PrintOptions | None = None) -> str:
 
 @uncollected()
 def verify(module: Module, layout_sensitive: bool = False) -> None:
-    """None, or raises HloErrors with every problem found."""
+    """None, or raises HloErrors with every problem found.
+
+    layout_sensitive: layouts must agree too, as after layout assignment.
+
+    >>> hlo.verify(hlo.read("examples/axpy.hlo"))
+    """
     GATE.check()
     from hlo.verifier import verify as verifier
 
@@ -111,7 +131,11 @@ def verify(module: Module, layout_sensitive: bool = False) -> None:
 
 
 def lint(module: Module, disabled: Collection[str] = ()) -> list[Warned]:
-    """Advice about a module that verifies; `disabled`: codes to leave out."""
+    """Advice about a module that verifies; `disabled`: codes to leave out.
+
+    >>> hlo.lint(hlo.read("examples/axpy.hlo"))
+    []
+    """
     from hlo.verifier import lint as linter
 
     return linter.lint(module, disabled=disabled)
@@ -121,20 +145,19 @@ def place(instruction: Instruction, role: str) -> Span | None:
     """Where in the text the part of an instruction is that a Violation's role names."""
     from hlo.parser import spans  # for errors alone
 
-    if instruction.source is None:
-        return None
-    if role.startswith("operand ") and role[8:].isdigit():
-        return spans.operand_span(instruction, int(role[8:]))
-    if role == "result":
-        return spans.shape_span(instruction)
-    if role in instruction.attributes:
-        return spans.attribute_span(instruction, role)
-    return spans.opcode_span(instruction)
+    return spans.role_span(instruction, role)
 
 
 @uncollected()
 def optimize(module: Module, passes: str = "default", manager: Manager | None = None) -> Module:
-    """A new module, rewritten by a pipeline: names, groups and pipelines as on the command line."""
+    """A new module, rewritten by a pipeline: names, groups and pipelines as on the command line.
+
+    manager: verifies and tells observers; None: one that verifies after each change. Raises
+    HloError `unknown-pass` or `pipeline` for what is no pipeline, HloErrors for what a pass breaks.
+
+    >>> hlo.optimize(hlo.read("examples/axpy.hlo"), "fusion,dce").entry.root.opcode
+    'fusion'
+    """
     GATE.check()
     from hlo.passes.manager import Manager
     from hlo.passes.pipeline import parse_pipeline
@@ -159,9 +182,17 @@ def compile(
     """Machine code that runs here. Raises HloErrors when the module does not verify.
 
     module: or what JAX has lowered: a Lowered, an Exported, an XlaComputation (the extra `jax`).
-    callbacks: the functions that the program's Python callbacks name by their numbers.
-    machine: less than this machine has: a description (hlo/machine.py) or the name of one; None:
-    all that it has.
+    passes: as for `optimize`. mode: "strict", or "fast" (inexact rewrites, denormals are zeros).
+    threads: at most so many; None: HLO_NUM_THREADS, else what the process may use.
+    cache: look for the code in this process's memory and on disk, and keep it there.
+    replicas, partitions: 1 or None. callbacks: the functions that the program's Python callbacks
+    name by their numbers. machine: less than this machine has: a description (hlo/machine.py) or
+    the name of one; None: all that it has.
+
+    >>> axpy = hlo.compile(hlo.read("examples/axpy.hlo"))
+    >>> x = np.arange(1024, dtype=np.float32)
+    >>> axpy(np.float32(2), x, x)[:4]
+    array([0., 3., 6., 9.], dtype=float32)
     """
     GATE.check()
     if mode not in MODES:
@@ -171,6 +202,8 @@ def compile(
 
         module = module_of_jax(module)
     if machine is not None:
+        from hlo.given_machines import machine_of
+
         machine = machine_of(machine)
     if callbacks is not None:
         from hlo.formats.callbacks import enter_callbacks
@@ -262,12 +295,16 @@ def compile_ahead(
     memset are the object's own too. cancellable: a word of the caller's ends calls. optimize:
     "size" for less code, by loops that are unrolled and versioned less. Raises HloErrors where the
     module does not verify, and one for each step that needs this process.
+
+    >>> hlo.compile_ahead(hlo.read("examples/axpy.hlo"), "x86-64-v3").object[:4]
+    b'\\x7fELF'
     """
     GATE.check()
     if mode not in MODES:
         raise HloError("arguments", f"compile_ahead: mode is {mode!r}, expected one of {MODES}")
     from hlo.backend.ahead.options import Options, least_first
     from hlo.backend.ahead_of_time import AheadOfTime
+    from hlo.given_machines import machine_of
     from hlo.machine import Machine
 
     verify(module)
@@ -279,18 +316,6 @@ def compile_ahead(
     made = AheadOfTime(module, machines, options, name=name, prefix=prefix)
     made.check()
     return made
-
-
-def machine_of(wanted: object) -> Machine:
-    """A machine, or the one with this name; HloError for what is neither."""
-    from hlo.machine import Machine, named
-
-    if isinstance(wanted, str):
-        return named(wanted)
-    if not isinstance(wanted, Machine):
-        found = type(wanted).__name__
-        raise HloError("arguments", f"machine: {found}, expected hlo.machine.Machine or a name")
-    return wanted
 
 
 def static_library(made: Sequence[AheadOfTime]) -> bytes:
@@ -316,7 +341,12 @@ def evaluate(
 ) -> object:
     """The reference's result. Raises HloErrors when the module does not verify.
 
-    Further keywords (seed, infeed, outfeed, channels, progress) as in hlo/interpreter/evaluate.py.
+    arguments: one per entry parameter. max_steps: iterations of all loops together. Further
+    keywords (timeout, seed, infeed, outfeed, ..) as in hlo/interpreter/evaluate.py.
+
+    >>> x = np.arange(1024, dtype=np.float32)
+    >>> hlo.evaluate(hlo.read("examples/axpy.hlo"), np.float32(2), x, x)[:4]
+    array([0., 3., 6., 9.], dtype=float32)
     """
     from hlo.interpreter import evaluate as reference
 
@@ -335,6 +365,10 @@ def evaluate_devices(
 
     Raises HloErrors when the module does not verify, HloError `deadlock` when devices wait for
     each other. Further keywords as in hlo/interpreter/evaluate.py.
+
+    >>> module = hlo.parse("HloModule m, replica_count=2  ENTRY e { ROOT r = u32[] replica-id() }")
+    >>> [int(number) for number in hlo.evaluate_devices(module, [[], []])]
+    [0, 1]
     """
     from hlo.interpreter import evaluate as reference
 
@@ -376,7 +410,12 @@ def profile(
     """Where one run's time goes: a row for each step, with its HLO instruction and lines.
 
     arguments: one per entry parameter; mode, machine: as for compile; plans: also those of
-    contractions and loops, with their estimates. str() of the result is a table. Raises HloErrors.
+    contractions and loops, with their estimates. str() of the result is a table; its fields are in
+    microseconds and bytes. Raises HloErrors.
+
+    >>> x = np.arange(1024, dtype=np.float32)
+    >>> hlo.profile(hlo.read("examples/axpy.hlo"), np.float32(2), x, x).rows[0].calls
+    1.0
     """
     from hlo.backend.profile import profile as profiled
 
@@ -408,6 +447,7 @@ def _timed(
     """A compilation whose program runs here, with clocks in it."""
     from hlo.backend.compilation import Compilation
     from hlo.backend.linking.toolchain import check_runs_here
+    from hlo.given_machines import machine_of
 
     verify(module)
     code_for = None if machine is None else machine_of(machine)
@@ -419,7 +459,13 @@ def _timed(
 def memory(
     module: Module, passes: str = "default", mode: str = "strict", threads: int | None = None
 ) -> MemoryMap:
-    """Peak memory, and every buffer with the instruction and line that made it; nothing is run."""
+    """Peak memory, and every buffer with the instruction and line that made it; nothing is run.
+
+    Sizes are in bytes. Raises HloErrors when the module does not verify.
+
+    >>> hlo.memory(hlo.read("examples/axpy.hlo")).argument_bytes
+    8196
+    """
     from hlo.backend.compilation import Compilation
     from hlo.backend.memory_map import memory_map
 

@@ -1,5 +1,4 @@
-"""Errors that a user can mend: HloError, HloErrors, the codes, and Violation for code that knows
-no text.
+"""Errors that a user can mend: HloError, HloErrors, the codes; Violation for code without text.
 
 Violation(code, at, found, expected) --verifier turns the role into a place--> HloError with a caret
 """
@@ -30,6 +29,12 @@ class HloError(Exception):
     `message` reads `<opcode>: <what is>, expected <what should be>`; `label` stands beside the
     caret; `help` says how to mend it. `str()` draws all of it, with control characters escaped; the
     fields hold them as they are.
+
+    >>> try:
+    ...     hlo.parse_shape("f33[2]")
+    ... except hlo.HloError as error:
+    ...     error.code, error.line, error.column
+    ('syntax', 1, 1)
     """
 
     def __init__(
@@ -69,7 +74,14 @@ class HloError(Exception):
 
 
 class HloErrors(HloError):
-    """All errors found at once; its code, message and span are those of the first."""
+    """All errors found at once; its code, message and span are those of the first.
+
+    >>> try:
+    ...     hlo.verify(hlo.parse("HloModule m ENTRY e { ROOT x = f32[2]{1} parameter(0) }"))
+    ... except hlo.HloErrors as errors:
+    ...     len(errors.errors)
+    1
+    """
 
     def __init__(self, errors: Sequence[HloError]) -> None:
         assert errors, "HloErrors holds at least one error"

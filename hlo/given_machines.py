@@ -2,6 +2,7 @@
 
 {"name": "mine", "triple": .., "features": [..], ..} --from_json--> Machine
 Machine, "+avx2,-fma" --with_features--> Machine
+Machine or name --machine_of--> Machine
 """
 
 from __future__ import annotations
@@ -10,7 +11,17 @@ import msgspec
 from msgspec.structs import replace
 
 from hlo.errors import HloError
-from hlo.machine import CHOICES, NAMED, Machine, described, near
+from hlo.machine import CHOICES, NAMED, Machine, described, named, near
+
+
+def machine_of(wanted: object) -> Machine:
+    """A machine, or the one with this name; HloError for what is neither."""
+    if isinstance(wanted, str):
+        return named(wanted)
+    if not isinstance(wanted, Machine):
+        found = type(wanted).__name__
+        raise HloError("arguments", f"machine: {found}, expected hlo.machine.Machine or a name")
+    return wanted
 
 
 def from_json(text: str, name: str) -> Machine:

@@ -91,20 +91,22 @@ class Rates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a core does in a cycle, and how many it waits; of processors since Haswell and Zen.
 
-    path_bytes: of the vectors that are counted; what is longer takes several turns. operations,
-    loads: of vectors, begun in a cycle; shuffles: operations among these that move lanes; dots: dot
-    products among these; bf16_dots: of bf16 among these on x86 (0.5: one in two cycles); squares:
-    products of two rows by two columns, each of as much work as two dot products (LLVM's model of
-    Neoverse N2 has as many of both, for integers and for bf16). tiled: operations of a matrix unit
-    on elements of 16 bits in the time of one of an f32 product, where it reads its tiles out of the
-    second cache (16 from the first one).
+    path_bytes: of the vectors that are counted; what is longer takes several turns.
+    operations, loads: of vectors, begun in a cycle. shuffles: operations among these that move
+    lanes. dots: dot products among these.
+    bf16_dots: of bf16 among these on x86 (0.5: one in two cycles).
+    squares: products of two rows by two columns, each of as much work as two dot products (LLVM's
+    model of Neoverse N2 has as many of both, for integers and for bf16).
+    tiled: operations of a matrix unit on elements of 16 bits in the time of one of an f32 product,
+    where it reads its tiles out of the second cache (16 from the first one).
     products: operations that a product of integers of 32 bits is, in vectors (uops.info).
     latency: of an addition or a product of floats. load_latency: out of the first cache, into a
     vector. window: of one chain of operations, beyond which a core finds nothing else to do
-    meanwhile. streams: pages of which the second-level cache foresees lines. missed: lines beyond
-    three quarters of a set's ways for which products of f32 do not wait. assist: of microcode, for
-    a product of vectors with a subnormal number among its factors or results; 0: subnormal numbers
-    are as others.
+    meanwhile.
+    streams: pages of which the second-level cache foresees lines. page_bytes: of such a page.
+    missed: lines beyond three quarters of a set's ways for which products of f32 do not wait.
+    assist: of microcode, for a product of vectors with a subnormal number among its factors or
+    results; 0: subnormal numbers are as others.
     """
 
     path_bytes: Annotated[int, Meta(ge=8, le=1024)] = 64
@@ -120,6 +122,7 @@ class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     load_latency: _Count = 8
     window: _Count = 100
     streams: _Count = 32
+    page_bytes: _Bytes = 4096
     missed: Annotated[int, Meta(ge=0, le=64)] = 0
     assist: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
 
@@ -159,6 +162,16 @@ _CORTEX_CACHES = (
 )
 
 
+# What memory of ours begins and ends at multiples of, on all machines: whole lines of most, and no
+# vector is longer.
+ALIGNMENT = 64
+
+
+def aligned(size_bytes: int) -> int:
+    """Memory for so many bytes: the next multiple of ALIGNMENT."""
+    return -(-size_bytes // ALIGNMENT) * ALIGNMENT
+
+
 # Other words that triples begin with: Apple's for 64-bit Arm, the versions of the 32-bit one.
 _ALIASES = {"arm64": "aarch64", "armv7": "arm", "armv7a": "arm", "armv7l": "arm"}
 _NARROW = frozenset({"arm", "wasm32"})  # architectures whose addresses have 32 bits
@@ -172,12 +185,16 @@ def _architecture(triple: str) -> str:
 
 
 class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """triple: LLVM's; features: LLVM's names of what is there; vector_bytes: of the widest vector
-    that kernels use. processors: LLVM's names of others that the description serves. registers: of
-    vectors; where nobody says, 32 of 64 bytes and on 64-bit Arm (V0 to V31), else 16. caches: the
-    nearest first. address_bytes: of an address; where nobody says, 4 or 8 as the architecture has.
+    """What code is compiled for.
+
+    triple: LLVM's. features: LLVM's names of what is there.
+    vector_bytes: of the widest vector that kernels use.
+    processors: LLVM's names of others that the description serves.
+    registers: of vectors; where nobody says, 32 of 64 bytes and on 64-bit Arm (V0 to V31), else 16.
+    address_bytes: of an address; where nobody says, 4 or 8 as the architecture has.
     flushing: features whose vectors of floats have no subnormal numbers, in any mode: strict code
     does without them; where nobody says, those of the architecture.
+    line_bytes: of a line of the caches. caches: the nearest first.
     """
 
     name: str
@@ -265,6 +282,9 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 # What decisions that reach into the order of additions count on: of every machine the same.
 COMMON = Machine(name="common", triple="", features=frozenset())
+
+# Elements of f32 in the longest vectors: what passes take a vector to have, on all machines.
+COMMON_LANES = ALIGNMENT // 4
 
 # What kernels are written for, by field.
 CHOICES = {
@@ -397,7 +417,8 @@ def described(triple: str, features: frozenset[str], processor: str = "") -> Mac
     features and triple.
 
     processor: its name, where it is known. A hypervisor that hides features does not change what
-    the others cost: name, caches, rates and cycles are those of the description that serves it.
+    the others cost: all but vectors and registers is of the description that serves it. Of two
+    descriptions with the same vectors the later one is for processors without a known name.
     """
     own = _architecture(triple)
     best = NAMED["generic"]
@@ -407,8 +428,7 @@ def described(triple: str, features: frozenset[str], processor: str = "") -> Mac
     serving = _serving(processor)
     # LLVM gives processors that it does not know the name of a lesser one.
     if serving is not None and serving.architecture == own and _vectors(best) <= serving.features:
-        facts = {field: getattr(serving, field) for field in ("name", "caches", "rates", "cycles")}
-        best = replace(best, **facts)
+        best = replace(serving, vector_bytes=best.vector_bytes, registers=best.registers)
     return replace(best, triple=triple, features=features)
 
 

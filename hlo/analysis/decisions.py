@@ -33,7 +33,9 @@ class Seen(Struct, frozen=True):
 
 
 class Decisions(Struct, frozen=True, omit_defaults=True):
-    """block: a block's sizes in the leading dimensions of a fusion's results (blocks/size.py).
+    """What passes chose for an instruction, as its text carries it.
+
+    block: a block's sizes in the leading dimensions of a fusion's results (blocks/size.py).
     lead: of a loop that runs by blocks, the sizes of those dimensions, which are its state's.
     loop_order: a result's dimensions, the outermost loop's first (loop_order.py).
     is_overwritten: of memory without values, that the program fills all of it before it reads any.

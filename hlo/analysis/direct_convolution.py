@@ -121,7 +121,9 @@ class Moves(Struct, frozen=True):
 
 
 class DirectForm(Struct, frozen=True):
-    """inputs, outputs: features of a group. In batch groups the inputs are images, of which each
+    """A direct convolution: its sizes, and how its results are computed.
+
+    inputs, outputs: features of a group. In batch groups the inputs are images, of which each
     gives results of its own (is_batch).
 
     images: what results are beside; summed: what is added up beside the window and a group's

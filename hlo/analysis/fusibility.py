@@ -18,7 +18,7 @@ from hlo.ir.literal import Literal
 from hlo.ops.table import INDEX_MAPS, OPS, KernelFamily, Opcodes, Trait, has_trait, opcodes
 
 _MOST_JOINED = 64  # The most operands of a concatenate that are a loop nest each.
-_MOST_SEARCHED = 64  # Instructions behind a producer that are looked at.
+MOST_SEARCHED = 64  # Instructions behind a producer that are looked at.
 # Parts of a product's columns that are finished together: so many stay in registers on all
 # machines, in multiples of the longest vectors, over depths that no plan cuts.
 MOST_GATES, WHOLE_PART, MOST_DEPTH = 4, 16, 2048
@@ -314,7 +314,7 @@ def leaves_updated_alone(root: Instruction, producer: Instruction) -> bool:
     earlier = _updated_before(target)
     seen: set[Instruction] = set()
     stack = [producer]
-    while stack and len(seen) < _MOST_SEARCHED:
+    while stack and len(seen) < MOST_SEARCHED:
         top = stack.pop()
         if top not in seen:
             seen.add(top)
@@ -332,7 +332,7 @@ def leaves_updated_alone(root: Instruction, producer: Instruction) -> bool:
 def _updated_before(target: Instruction) -> set[Instruction]:
     """The arrays whose memory a chain of updates hands on to a target."""
     found: set[Instruction] = set()
-    while target.opcode == "dynamic-update-slice" and len(found) < _MOST_SEARCHED:
+    while target.opcode == "dynamic-update-slice" and len(found) < MOST_SEARCHED:
         target = target.operands[0]
         found.add(target)
     return found

@@ -17,7 +17,9 @@ from hlo.ir.instruction import Instruction
 
 
 class LeftOut(Struct, frozen=True, eq=False):
-    """count: how many layers are left out between those that are there; layers: which of the ones
+    """Layers of a network that passes do not see.
+
+    count: how many layers are left out between those that are there; layers: which of the ones
     beside them an instruction was made for, by its place in the text.
     """
 

@@ -17,7 +17,9 @@ Dims = tuple[int, ...]
 
 
 class LoopOrder(Struct, frozen=True):
-    """dims: all of a result's, the outermost loop's first. kept: how many loops it takes until all
+    """In which order loops run over a result's dimensions.
+
+    dims: all of a result's, the outermost loop's first. kept: how many loops it takes until all
     that reductions keep is known, and nothing else but dimensions of one element.
     """
 

@@ -44,7 +44,9 @@ class Bound(Struct, frozen=True):
 
 
 class MaskedRange(Struct, frozen=True):
-    """bounds: of the dimension's position; masked: the select; at: its index; rest: what stands
+    """A reduction's operand of which a mask leaves a range of positions.
+
+    bounds: of the dimension's position; masked: the select; at: its index; rest: what stands
     outside, the same at every position of the dimension, at its index.
     """
 

@@ -24,7 +24,10 @@ MOST_ROWS_BYTES = COMMON.second_cache.bytes // 2
 
 
 class Pair(Struct, frozen=True):
-    """along: the product that sums along rows of the matrix; down: the one that adds rows up."""
+    """Two products of vectors with one matrix, which read it together.
+
+    along: the product that sums along rows of the matrix; down: the one that adds rows up.
+    """
 
     along: Instruction
     down: Instruction

@@ -13,23 +13,21 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.analysis.factors import MOVES
+from hlo.analysis.factors import MOVES, ROWS_AT_ONCE, STREAMED_ROWS
 from hlo.analysis.fusibility import op_cost
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Opaque, Variable
 from hlo.indexing.maps import cases
 from hlo.indexing.queries import operand_dims
 from hlo.ir.instruction import Instruction
+from hlo.machine import COMMON_LANES
 
-FEW_ROWS = 16  # For so many a product reads its other factor once.
 LEAST_COLUMNS = 64  # It does where rows of it are at least so many columns.
-ROWS_AT_ONCE = 6  # Each so many compute its elements again.
 # Ops of an element that take as long as to write it and to read it again.
 MOST_REPEATED = 8
 # An element of more ops waits for these and not for its bytes; its code would stand in each place
 # that reads the factor.
 MOST_COST = 20
-VECTOR = 16  # The longest vectors of f32: what is in runs of so many is so for shorter ones too.
 
 
 class Prologue(Struct, frozen=True):
@@ -64,7 +62,7 @@ def _evaluations(dot: Instruction, factor: Instruction) -> int:
     rows = _extent(dot, side)
     if is_streamed(dot, factor):
         return -(-rows // ROWS_AT_ONCE)
-    return int(side == 1 and rows > FEW_ROWS and _is_packed(dot))
+    return int(side == 1 and rows > STREAMED_ROWS and _is_packed(dot))
 
 
 def _runs_along_depth(dot: Instruction, side: int) -> bool:
@@ -96,7 +94,7 @@ def is_streamed(dot: Instruction, factor: Instruction) -> bool:
     """
     side = dot.operands.index(factor)
     rows, columns = _extent(dot, side), _extent(dot, 1 - side)
-    if not 0 < rows <= min(FEW_ROWS, columns):
+    if not 0 < rows <= min(STREAMED_ROWS, columns):
         return False
     last, other = factor.shape.rank - 1, dot.operands[1 - side].shape
     _, contracted = operand_dims(dot)
@@ -112,13 +110,13 @@ def _is_in_runs(prologue: Prologue) -> bool:
     """
     factor = prologue.factor
     *outer, columns = factor.shape.dims
-    if columns < VECTOR:
+    if columns < COMMON_LANES:
         return False
-    vectors = Variable("vector", 0, columns // VECTOR - 1)
-    lane = Variable("lane", 0, VECTOR - 1, lanes=VECTOR)
+    vectors = Variable("vector", 0, columns // COMMON_LANES - 1)
+    lane = Variable("lane", 0, COMMON_LANES - 1, lanes=COMMON_LANES)
     row = [affine.of(Variable(f"d{d}", 0, size - 1)) for d, size in enumerate(outer)]
     waiting: list[tuple[Instruction, Index]] = [
-        (factor, (*row, affine.of(vectors) * VECTOR + Expr({lane: 1}, 0)))
+        (factor, (*row, affine.of(vectors) * COMMON_LANES + Expr({lane: 1}, 0)))
     ]
     seen: set[tuple[Instruction, Index]] = set()
     while waiting:

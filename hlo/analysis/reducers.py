@@ -14,7 +14,9 @@ _TAKING_ONE = opcodes(Trait.TAKES_ONE)
 
 
 class Reducer(Struct, frozen=True):
-    """opcodes: the op per result where each result k is op(acc_k, x_k), else empty.
+    """What is known of the computation of a reduction.
+
+    opcodes: the op per result where each result k is op(acc_k, x_k), else empty.
 
     reassociates: elements may be taken in any order. idempotent: and the initial value often.
     ordered_by: the result, if any, by which partial results must be ordered where they are joined,

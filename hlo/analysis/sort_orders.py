@@ -23,7 +23,10 @@ _DESCENDING = {"LT": False, "LE": False, "GT": True, "GE": True}
 
 
 class Order(Struct, frozen=True):
-    """operand: which operand holds the key. root: g, of `parameter`; None: the element itself."""
+    """A key of a sort, and which way it runs.
+
+    operand: which operand holds the key. root: g, of `parameter`; None: the element itself.
+    """
 
     operand: int
     dtype: DType  # of g

@@ -28,7 +28,9 @@ from hlo.ops.table import Trait, attributes_of, has_trait
 
 
 class Work(Struct, frozen=True):
-    """flops, transcendentals: operations; bytes: read and written. is_least: there is more, which
+    """What one instruction asks for.
+
+    flops, transcendentals: operations; bytes: read and written. is_least: there is more, which
     nobody can count (a function of the user's, what a library does inside).
     """
 

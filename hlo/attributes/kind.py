@@ -15,7 +15,9 @@ MODULE_READERS: list[Callable[[str], object]] = []
 
 
 class AttributeKind(Struct, frozen=True, eq=False):
-    """rule: the start rule of the grammar that its text follows.
+    """A language that attributes are written in, in both directions.
+
+    rule: the start rule of the grammar that its text follows.
 
     build(tree) -> value, raising Violation("attribute-value", at, found, expected) on a bad value;
     print(value) -> XLA's text; one property test checks build(parse(print(v))) == v for all kinds.

@@ -1,5 +1,7 @@
-"""The text of a literal on one line: `{ { 1, 2 }, { 3, 4 } }`, `( 1, {2, 3} )`; docs/text.md
-4.2."""
+"""The text of a literal on one line: `{ { 1, 2 }, { 3, 4 } }`, `( 1, {2, 3} )`.
+
+Source: docs/text.md 4.2.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,10 @@ class MeshDim(Struct, frozen=True):
 
 
 class MeshSharding(Struct, frozen=True):
-    """kind: "replicated", "manual", "unreduced", "maximal" or "tiled" (by `dims`)."""
+    """A sharding by the axes of a mesh of devices.
+
+    kind: "replicated", "manual", "unreduced", "maximal" or "tiled" (by `dims`).
+    """
 
     mesh: Mesh
     kind: str

@@ -1,5 +1,7 @@
-"""origin: which values of the original program an instruction's leaves stand for; and the table
-that says how to compute lost ones."""
+"""origin: which values of the original program an instruction's leaves stand for.
+
+And the table that says how to compute lost ones.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ class OriginalArray(Struct, frozen=True):
 
 
 class Origin(Struct, frozen=True):
-    """tree: a leaf, None (unknown), or a tuple of trees; or a call that no program text holds."""
+    """Values of the original program that an instruction stands for.
+
+    tree: a leaf, None (unknown), or a tuple of trees; or a call that no program text holds.
+    """
 
     tree: object = ()
     synthetic_call: bool = False

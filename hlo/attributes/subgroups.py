@@ -19,7 +19,9 @@ _WHOLE = ("manual", "replicated", "unreduced")  # types that may take all the de
 
 
 class Tile(Struct, frozen=True):
-    """dims: how often each dimension is cut, then one entry per subgroup type.
+    """Devices as an array that cuts a value, with subgroups behind its dimensions.
+
+    dims: how often each dimension is cut, then one entry per subgroup type.
 
     devices in row-major order of dims; XLA takes an iota of any size.
     """

@@ -20,7 +20,9 @@ _WORDS = ("REPLICATED", "MAXIMAL", "MANUAL", "UNKNOWN", "UNREDUCED")  # the firs
 
 
 class TileSharding(Struct, frozen=True):
-    """kind: "replicated", "manual", "unknown", "unreduced", "maximal" (on `device`) or "tiled".
+    """A sharding by an array of devices.
+
+    kind: "replicated", "manual", "unknown", "unreduced", "maximal" (on `device`) or "tiled".
 
     shard_group: ("shard_as" or "shard_like", number).
     """

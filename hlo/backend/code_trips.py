@@ -44,7 +44,9 @@ class Loop(Struct):
 
 
 class Trips:
-    """blocks: instructions; made: by the names of their results; often: how often each block runs
+    """A function's blocks, its loops, and how often they run.
+
+    blocks: instructions; made: by the names of their results; often: how often each block runs
     in a call; loops: by their first blocks; known: integers, by name.
     """
 

@@ -50,7 +50,9 @@ _COST_BITS = 16 * 32  # Of the vector that an op's cost is of.
 
 
 class Begun(Struct):
-    """operations: of vectors; shuffles: of them, those that move lanes; scalars: addresses,
+    """What a processor begins in a piece of code, counted by kind.
+
+    operations: of vectors; shuffles: of them, those that move lanes; scalars: addresses,
     counters, branches. divided, called: cycles of the divider and of called code.
     """
 

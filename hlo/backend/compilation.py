@@ -61,12 +61,13 @@ Compiled: TypeAlias = "Executable | PaddedExecutable | InterpretedExecutable"
 class Compilation:
     """A verified module, how it is to be compiled, and what became of it so far.
 
-    passes: of a pipeline; "" leaves the module as it is. mode: "fast" runs its own pipeline instead
-    of the default, and with denormals as zeros. threads: at most so many (None: HLO_NUM_THREADS,
-    else what the process may use). machine: whose code it is; None: all that this one has.
-    cache: look for object code in this process's memory and on disk, as library functions' always
-    is. manager: runs the passes, and
-    one that fails raises; without one it is left out, with a warning.
+    passes: of a pipeline; "" leaves the module as it is.
+    mode: "fast" runs its own pipeline instead of the default, and with denormals as zeros.
+    threads: at most so many (None: HLO_NUM_THREADS, else what the process may use).
+    machine: whose code it is; None: all that this one has.
+    cache: look for object code in this process's memory and on disk, as is always done for that of
+    library functions.
+    manager: runs the passes, and one that fails raises; without one it is left out, with a warning.
     """
 
     def __init__(

@@ -16,8 +16,8 @@ from msgspec import Struct, to_builtins
 from hlo.backend.compilation import Compilation
 from hlo.backend.planning.allocations import Allocation, AllocationKind, BufferPlan
 from hlo.backend.planning.memory import peak
-from hlo.backend.planning.packing import aligned
 from hlo.ir.instruction import Instruction
+from hlo.machine import aligned
 
 BAR = 32  # characters of a lifetime's picture
 WIDEST_SHAPE = 40  # characters of a shape in the table

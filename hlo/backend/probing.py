@@ -30,11 +30,11 @@ from hlo.backend.kernels.probe import (
 from hlo.backend.planning.implementations import Implementation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
+from hlo.machine import ALIGNMENT, aligned
 from hlo.process.once import cached_property, lock
 
 SPARSE = 4  # a result so many times larger than what its kernels move is not looked at each time
 MOST_CAPTURED = 1 << 30  # bytes
-ALIGN = 64
 
 
 class Event(Struct, frozen=True, eq=False):
@@ -115,7 +115,7 @@ class Probes:
         self, chosen: dict[Instruction, Event], arguments: Sequence[object]
     ) -> dict[Event, Captured]:
         """Of one event for each instruction."""
-        memory = {i: np.zeros(sum(_sizes(i)) + ALIGN, np.uint8) for i in chosen}
+        memory = {i: np.zeros(sum(_sizes(i)) + ALIGNMENT, np.uint8) for i in chosen}
         made = self.compilation.implementations
         self._forget(sparse=False)
         program = self._built(
@@ -224,7 +224,7 @@ def _probed_leaves(instruction: Instruction) -> list[int]:
 
 
 def _aligned(memory: np.ndarray) -> int:
-    return -(-int(memory.ctypes.data) // ALIGN) * ALIGN
+    return aligned(int(memory.ctypes.data))
 
 
 def _read(event: Event, memory: np.ndarray) -> Captured:

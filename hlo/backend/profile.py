@@ -68,7 +68,9 @@ class ProfileRow(Struct, frozen=True):
 
 
 class Profile(Struct, frozen=True):
-    """us: one run; rows: its steps, most time first; limits: what the machine can do. plans: of
+    """Where a run's time went.
+
+    us: one run; rows: its steps, most time first; limits: what the machine can do. plans: of
     contractions, where they were asked for; speeds: what the machine did meanwhile, by the number
     of threads that work at once.
     """

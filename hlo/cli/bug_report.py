@@ -16,7 +16,7 @@ def report_bug(name: str, given: Sequence[str], error: BaseException) -> str:
     The report never fails: where no folder can be written, the traceback is told instead.
     """
     rows = traceback.format_exception(error)
-    summary = rows[-1].strip()
+    summary = ", ".join(line.strip() for line in traceback.format_exception_only(error))
     told = f"internal error (a bug of hlo, not of your program): {summary}"
     text = "\n".join([shlex.join([name, *given]), "", *rows])
     try:

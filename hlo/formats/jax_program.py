@@ -62,6 +62,11 @@ def from_jax(f: Any, *arguments: Any, **keywords: Any) -> Module:
     Every leaf of the arguments is a parameter, used or not (of what is jitted already: those that
     JAX keeps). Raises HloError where JAX is not installed, or the program needs several devices;
     what JAX raises for the function itself it raises.
+
+    >>> import jax.numpy as jnp
+    >>> module = hlo.from_jax(lambda x, y: jnp.sin(x) @ y, np.ones((2, 3)), np.ones((3, 4)))
+    >>> [p.shape.dims for p in module.entry.parameters]
+    [(2, 3), (3, 4)]
     """
     jax_door.check_available()
     if not callable(f) or _is_lowered(f):

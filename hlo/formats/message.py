@@ -31,7 +31,10 @@ SYNTHETIC = frozenset(("OriginalValueRecoveryTableProto.Entry",))  # called so, 
 
 
 class Field(Struct, frozen=True):
-    """kind: a scalar type of protobuf, "message" or "enum"; of: which message or enumeration."""
+    """A field of a message, by its number.
+
+    kind: a scalar type of protobuf, "message" or "enum"; of: which message or enumeration.
+    """
 
     number: int
     name: str

@@ -80,7 +80,10 @@ class _Scope(Struct, frozen=True):
 
 
 class _Text:
-    """constants: the messages of those that the text has so far, in its order."""
+    """A module's text while it is written of its message.
+
+    constants: the messages of those that the text has so far, in its order.
+    """
 
     def __init__(self, message: Message) -> None:
         self._message = message

@@ -20,7 +20,10 @@ OWN_REFERENCES = 2  # to memory that `lent` holds while it counts: its list, and
 
 
 class _Entry(Struct, frozen=True):
-    """array: what was returned; memory: the NumPy array that it is, or that it shares."""
+    """An array that was returned and is ours still.
+
+    array: what was returned; memory: the NumPy array that it is, or that it shares.
+    """
 
     array: weakref.ref[Any]
     memory: weakref.ref[np.ndarray]

@@ -12,7 +12,10 @@ from hlo.errors import HloError
 
 
 class Statics(Struct, frozen=True):
-    """numbers: positions; names: keywords. Both, as jax.jit completes them from the signature."""
+    """Which arguments of a function are static.
+
+    numbers: positions; names: keywords. Both, as jax.jit completes them from the signature.
+    """
 
     numbers: tuple[int, ...]
     names: tuple[str, ...]

@@ -30,7 +30,10 @@ Extents = tuple[int, ...]
 
 
 class ReductionMap(Struct, frozen=True):
-    """extents: of a term's index. cases: the operands' elements at indices of a result, a term."""
+    """How an opcode's results are made of terms.
+
+    extents: of a term's index. cases: the operands' elements at indices of a result, a term.
+    """
 
     extents: Callable[[Instruction], Extents]
     cases: Callable[[Instruction, Index, Index], list[Case]]

@@ -23,7 +23,13 @@ Watch = Callable[[Instruction, object], object]  # its value just had: the one t
 
 
 class HostChannel(Struct, frozen=True):
-    """The host's end of a send or recv with is_host_transfer: either may be missing."""
+    """The host's end of a send or recv with is_host_transfer: either may be missing.
+
+    `hlo.evaluate(module, .., channels={channel_id: HostChannel(..)})`.
+
+    >>> hlo.HostChannel(send=print).receive is None
+    True
+    """
 
     receive: Callable[[], object] | None = None  # gives what the program's recv returns
     send: Callable[[object], None] | None = None  # takes what the program's send gives

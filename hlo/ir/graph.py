@@ -1,5 +1,6 @@
-"""Orders, clones and equality over the instruction graph. Nothing here recurses:
-modules are deep.
+"""Orders, clones and equality over the instruction graph.
+
+Nothing here recurses: modules are deep.
 """
 
 from __future__ import annotations
@@ -211,7 +212,12 @@ def redirect_calls(attributes: Attributes, callees: dict[Computation, Computatio
 
 
 def clone_module(module: Module) -> Module:
-    """A deep copy that shares only values (shapes, literals, attributes)."""
+    """A deep copy that shares only values (shapes, literals, attributes).
+
+    >>> axpy = hlo.read("examples/axpy.hlo")
+    >>> str(hlo.clone_module(axpy)) == str(axpy)
+    True
+    """
     copy = Module(module.name, module.attributes)
     copy.stack_frames, copy.source = module.stack_frames, module.source
     twins: dict[Computation, Computation] = {}

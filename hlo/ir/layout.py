@@ -1,6 +1,4 @@
-"""Layout: how an array's logical dimensions lie in memory, with every property that text can
-carry.
-"""
+"""Layout: how an array's logical dimensions lie in memory, with all that text can carry."""
 
 from __future__ import annotations
 

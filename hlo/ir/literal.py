@@ -15,6 +15,9 @@ class Literal(Struct, frozen=True, eq=False):
     """A shape with its value: a read-only array in logical order, a tuple of Literals, or None.
 
     None: the text said `{...}` (elided); such a literal can be printed and verified, never run.
+
+    >>> hlo.Literal.of(np.float32([1, 2])).shape.dims
+    (2,)
     """
 
     shape: Shape

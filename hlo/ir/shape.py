@@ -21,22 +21,28 @@ from hlo.ir.layout import Layout, default_layout
 # passes put a few around.
 DEEPEST_TUPLE = 120
 UNBOUNDED = -1  # the size of a dimension written `?`
+# Within Shape `tuple` is its own method; who asks for a field's type at run time is told these.
 Ints = tuple[int, ...]
+Flags = tuple[bool, ...]
+Shapes = tuple["Shape", ...]
 
 
 class Shape(Struct, frozen=True):
-    """dims holds the bound of a dynamic dimension (`<=n`), UNBOUNDED for `?`; `dynamic` one flag
-    each.
+    """The shape of an array, with its element type and layout; of a tuple, a token, a buffer.
 
+    dims holds the bound of a dynamic dimension (`<=n`), UNBOUNDED for `?`; `dynamic` one flag each.
     An array always has a layout. `elements` are the parts of a tuple, or the one shape in a buffer;
     `depth`: how many tuples lie in one another. Build with the class methods, not the constructor.
+
+    >>> hlo.Shape.tuple([hlo.Shape.array("f32", [2, 3]), hlo.Shape.array("s8", [])]).size_bytes
+    25
     """
 
     dtype: DType
     dims: Ints = ()
-    dynamic: tuple[bool, ...] = ()
+    dynamic: Flags = ()
     layout: Layout | None = None
-    elements: tuple[Shape, ...] = ()
+    elements: Shapes = ()
     depth: int = 0
 
     @staticmethod

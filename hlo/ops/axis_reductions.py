@@ -1,5 +1,4 @@
-"""Reductions of whole axes by one operation per result: add, multiply, minimum, maximum, and, or,
-xor.
+"""Reductions of whole axes by one operation: add, multiply, minimum, maximum, and, or, xor.
 
 Floats are reduced in f64 (complex in c128) and rounded once, integers modulo 2^bits. Which reducers
 are such reductions is read off their computation; all others are reduced by calling them.

@@ -14,10 +14,12 @@ class Builder(Control):
     constants where operands are expected. Elementwise ops broadcast their operands and write that
     out. `emit(opcode, ...)` is HLO's plain form of any op. Errors point at the caller's line.
 
-        b = hlo.Builder("axpy")
-        x = b.parameter("x", hlo.Shape.array("f32", [8]))
-        y = b.parameter("y", x.shape)
-        module = b.build(b.add(b.multiply(2.0, x), y))
+    >>> b = hlo.Builder("axpy")
+    >>> x = b.parameter("x", hlo.Shape.array("f32", [3]))
+    >>> y = b.parameter("y", x.shape)
+    >>> module = b.build(b.add(b.multiply(2.0, x), y))
+    >>> hlo.evaluate(module, np.float32([1, 2, 3]), np.float32([4, 5, 6]))
+    array([ 6.,  9., 12.], dtype=float32)
 
     A computation to call: `f = b.subcomputation("f")`, its instructions, `f.finish(root)`.
     """

@@ -45,7 +45,14 @@ Array = np.ndarray
 def register_custom_call(name: str, function: Callable[..., object]) -> None:
     """Let `custom_call_target="name"` run `function(*operands)`.
 
-    Operands are arrays (tuples nested, tokens None); the result has the call's shape and types.
+    Operands are arrays (tuples nested, tokens None); the result has the call's shape and types:
+    a run raises HloError for another one.
+
+    >>> hlo.register_custom_call("twice", lambda x: 2 * x)
+    >>> call = 'custom-call(x), custom_call_target="twice"'
+    >>> m = hlo.parse("HloModule m ENTRY e { x = f32[] parameter(0) ROOT r = f32[] " + call + " }")
+    >>> hlo.compile(m)(np.float32(3))
+    array(6., dtype=float32)
     """
 
     def target(*operands: object, call: CustomCall) -> object:

@@ -115,7 +115,9 @@ class CholeskyAttributes(Attributes, frozen=True):
 
 
 class Cholesky(Op):
-    """lower: a = L L^H from a's lower triangle; otherwise a = U^H U from its upper one.
+    """The triangular factor of a positive definite matrix.
+
+    lower: a = L L^H from a's lower triangle; otherwise a = U^H U from its upper one.
 
     The other triangle is not read and comes out zero. A matrix that is not positive definite
     (a pivot <= 0 or NaN) gives NaN everywhere; others of the batch are unaffected.

@@ -1,5 +1,6 @@
-"""Making instructions where the shape follows from the table: `make` and `make_constant` for
-passes, `inferred_shape` for the parser and the Builder.
+"""Making instructions whose shape follows from the table.
+
+`make` and `make_constant` for passes, `inferred_shape` for the parser and the Builder.
 """
 
 from __future__ import annotations

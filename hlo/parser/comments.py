@@ -15,7 +15,10 @@ _PRINTED = re.compile(r"/\*(?:index|i\d+)=\d+\*/")  # `/*index=5*/`, `/*i0=0*/`
 
 
 class Comment(Struct, frozen=True):
-    """text: with its marks. starts_line: nothing but blanks and comments stands before it there."""
+    """A comment, and where it stands.
+
+    text: with its marks. starts_line: nothing but blanks and comments stands before it there.
+    """
 
     text: str
     start: int

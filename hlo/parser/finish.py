@@ -1,5 +1,4 @@
-"""What is done when a whole module has been read: checks, frames numbered anew
-(hlo/parser/frames.py), unique names."""
+"""What is done when a whole module has been read: checks, frames (frames.py), unique names."""
 
 from __future__ import annotations
 

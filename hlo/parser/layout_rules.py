@@ -1,5 +1,6 @@
-"""What XLA asks of the layouts of arrays inside a tuple's written shape; of others it asks
-nothing.
+"""What XLA asks of the layouts of arrays inside a tuple's written shape.
+
+Of others it asks nothing.
 """
 
 from __future__ import annotations

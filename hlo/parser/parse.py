@@ -60,7 +60,11 @@ def _goes_by_lines(text: str) -> bool:
 
 
 def parse_shape(text: str) -> Shape:
-    """One shape; raises HloErrors."""
+    """One shape; raises HloErrors.
+
+    >>> hlo.parse_shape("(f32[2,3], s32[])").size_bytes
+    28
+    """
     from hlo.parser.pieces import read_piece
 
     try:

@@ -28,6 +28,19 @@ class _PartOffsets(Struct):
     attributes: dict[str, Offsets] = field(default_factory=dict)
 
 
+def role_span(instruction: Instruction, role: str) -> Span | None:
+    """The part that a Violation's role names: `operand 1`, `result`, an attribute, the opcode."""
+    if instruction.source is None:
+        return None
+    if role.startswith("operand ") and role[8:].isdigit():
+        return operand_span(instruction, int(role[8:]))
+    if role == "result":
+        return shape_span(instruction)
+    if role in instruction.attributes:
+        return attribute_span(instruction, role)
+    return opcode_span(instruction)
+
+
 def shape_span(instruction: Instruction) -> Span | None:
     """The written shape; None where there is none, or no text."""
     return _span(instruction, _parts_of(instruction).shape)

@@ -19,7 +19,9 @@ from hlo.process.once import once
 
 
 class Plain(Struct, frozen=True):
-    """starts, ends: start rule -> state. states: each row `CODE KIND KIND ...; ...`: what the
+    """The grammar's tables as they are kept on disk.
+
+    starts, ends: start rule -> state. states: each row `CODE KIND KIND ...; ...`: what the
     machine does on terminals and rules: go to state CODE, or reduce by rule -1 - CODE. asks: states
     that want a marker or a DICT. finals: states that only the end can follow. words: the terminals
     that are spelled in one way; patterns: all as regular expressions; ignored: between tokens.

@@ -1,5 +1,7 @@
-"""Which instructions may be taken out: no user, not the root, no side effect, no parameter; and
-which have to stay themselves, because a control dependence names them.
+"""Which instructions may be taken out, and which have to stay themselves.
+
+Out: without user, side effect or parameter number, and not the root. Themselves: those that a
+control dependence names.
 """
 
 from __future__ import annotations

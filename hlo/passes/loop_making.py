@@ -1,5 +1,6 @@
-"""Loops whose state passes change, and parts of loops that they write: computations, parameters,
-counters, rows of arrays.
+"""Loops that passes write, and those whose state they change.
+
+Computations, parameters, counters, rows of arrays.
 """
 
 from __future__ import annotations

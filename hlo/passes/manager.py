@@ -35,7 +35,9 @@ class PassRun(Struct, frozen=True):
 
 
 class Manager(Struct):
-    """verify: called after each pass that changed the module; its HloError is laid to that pass.
+    """Runs pipelines on modules, and keeps what each pass did.
+
+    verify: called after each pass that changed the module; its HloError is laid to that pass.
 
     before, after: observers, called with the module around each run (for dumps and diffs).
     running: the step at work, or the one that failed. present, size: the opcodes of the module that
@@ -117,9 +119,13 @@ class Manager(Struct):
         tell(f"pass {step.name}", len(self.runs))
         before = self._size(module)
         start = time.perf_counter()
-        changed = self._is_needed(module, step) and CATALOGUE[step.name](
-            module, **dict(step.options)
-        )
+        try:
+            changed = self._is_needed(module, step) and CATALOGUE[step.name](
+                module, **dict(step.options)
+            )
+        except Exception as error:
+            error.add_note(f"in pass {step}")  # which the report of a bug begins with
+            raise
         seconds = time.perf_counter() - start
         if changed:
             self.present = self.size = None

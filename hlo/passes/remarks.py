@@ -23,7 +23,10 @@ CODES = (FUSED, NOT_FUSED)
 
 
 class Remark(Struct, frozen=True):
-    """code: one of CODES. source: the instruction's line, of the text or of the program."""
+    """What was done to an instruction, or why it was not.
+
+    code: one of CODES. source: the instruction's line, of the text or of the program.
+    """
 
     code: str
     instruction: str

@@ -138,7 +138,9 @@ def rewrite(
 
 
 class Limits(Struct):
-    """inexact: also rules that are not exact. fuel: rewrites left, None for no limit. only,
+    """Which rules rewrite, how often, and who hears of it.
+
+    inexact: also rules that are not exact. fuel: rewrites left, None for no limit. only,
     without: names of rules to use alone, or to leave out. heard: told of each rewrite, before it is
     made, with what is replaced and by what.
     """

@@ -1,5 +1,6 @@
-"""Shortening: passes see a few of the equal layers of a network, and what they made of these is
-made of the others too.
+"""Shortening: passes see a few of the equal layers of a network.
+
+What they made of these is made of the others too (lengthening.py).
 
     module --shortened--> Cuts, module with fewer layers --passes--> --lengthen--> all layers
 

@@ -59,9 +59,12 @@ class Entry(Struct):
 
 
 class AttributeList(Struct, frozen=True):
-    """own: the opcode's attributes; calls: the keys of those that hold computations, and whether
+    """Which attributes an opcode prints, in order.
+
+    own: the opcode's attributes; calls: the keys of those that hold computations, and whether
     they hold several; last: what follows them (is_composite); always: whether something is printed
-    of an instruction without attributes; is_computed: whether shapes say some of it."""
+    of an instruction without attributes; is_computed: whether shapes say some of it.
+    """
 
     own: tuple[Entry, ...]
     calls: tuple[tuple[str, bool], ...]

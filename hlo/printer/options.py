@@ -10,6 +10,10 @@ class PrintOptions(Struct, frozen=True):
 
     PrintOptions() is our own form: XLA's default form with all constants in full, changed just
     where XLA's text does not read back to an equal module (`reads_back`).
+
+    >>> module = hlo.parse("HloModule m ENTRY e { x = f32[] parameter(0) ROOT r = f32[] sine(x) }")
+    >>> print(module.to_text(hlo.PrintOptions(print_percent=False)).splitlines()[-3])
+      ROOT r = f32[] sine(x)
     """
 
     print_large_constants: bool = True

@@ -12,7 +12,12 @@ _DEFAULT = PrintOptions()
 
 
 def print_module(module: Module, options: object | None = None) -> str:
-    """The module's text; without options the form that always reads back."""
+    """The module's text; without options, a PrintOptions, the form that always reads back.
+
+    >>> axpy = hlo.read("examples/axpy.hlo")
+    >>> hlo.print_module(axpy, hlo.PrintOptions.short_parsable()).splitlines()[0]
+    'HloModule axpy, entry_computation_layout={(f32[], f32[1024]{0}, f32[1024]{0})->f32[1024]{0}}'
+    """
     chosen = _DEFAULT if options is None else options
     assert isinstance(chosen, PrintOptions), "options are a PrintOptions"
     writer = ModulePrinter(module, chosen)

@@ -34,7 +34,10 @@ _HELP = "compile before the fork, or start processes by spawn or forkserver"
 
 
 class Gate:
-    """depths: how often each thread has entered; closed: a fork is about to take place."""
+    """The gate between threads that use LLVM and forks.
+
+    depths: how often each thread has entered; closed: a fork is about to take place.
+    """
 
     def __init__(self) -> None:
         self.reset()

@@ -1,5 +1,7 @@
-"""No garbage collection while a compiler works: its graphs are alive, and walking them to find that
-out takes as long as the work itself (half of the passes' time on a module of 100,000 instructions).
+"""No garbage collection while a compiler works: its graphs are alive.
+
+Walking them to find that out takes as long as the work itself (half of the passes' time on a
+module of 100,000 instructions).
 """
 
 from __future__ import annotations

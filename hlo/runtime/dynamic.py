@@ -9,7 +9,13 @@ from msgspec import Struct, field
 
 
 class Dynamic(Struct, frozen=True, eq=False):
-    """An array as large as the bounds; only elements below sizes[d] in each dimension d count."""
+    """An array as large as the bounds; only elements below sizes[d] in each dimension d count.
+
+    The argument of a parameter with dimensions `<=n`; one without sizes is as large as it counts.
+
+    >>> hlo.Dynamic(np.arange(4), {0: 3}).valid()
+    array([0, 1, 2])
+    """
 
     array: np.ndarray
     sizes: Mapping[int, int] = field(default_factory=dict)

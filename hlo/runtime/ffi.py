@@ -124,7 +124,9 @@ def register_ffi(name: str, handler: object) -> None:
 
     handler: the address of a C function, a capsule of it (jax.ffi.pycapsule), a ctypes function, or
     a dict of these by stage: instantiate, prepare, initialize, execute. Raises HloError where the
-    handler is of another major version of the interface.
+    handler is of another major version of the interface, or its stages lack `execute`.
+
+    hlo.register_ffi("norm", ctypes.CDLL("./libnorm.so").Norm)
     """
     stages = handler if isinstance(handler, Mapping) else {"execute": handler}
     if "execute" not in stages or not set(stages) <= {*STAGES, "state"}:

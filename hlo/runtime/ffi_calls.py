@@ -35,7 +35,9 @@ EXECUTE_STAGE = STAGES.index("execute")
 
 
 class Template(Struct, frozen=True):
-    """memory: the frame and what changes with it. pointers: int64[n, 2], places in it and what they
+    """A call frame of a handler that each call copies.
+
+    memory: the frame and what changes with it. pointers: int64[n, 2], places in it and what they
     point at; buffers: int64[n, 2], places in it and the leaf whose address goes there; copies:
     int64[n, 3], result and operand leaves and bytes: of results that begin as operands. Leaves are
     counted through operands, then results. keeps: what it points at.

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
+from hlo.machine import ALIGNMENT, aligned
 from hlo.process.once import lock
 
 if TYPE_CHECKING:
     from hlo.runtime.guard import GuardedMemory
 
-ALIGNMENT = 64
 NUMBER_SLOT = 1  # Where a table has its frame's number, which host calls are given.
 POISON = 0xFF  # every float type's NaN, every integer's -1
 
@@ -56,7 +56,7 @@ class Frame:
         if guarded:
             self._guard(layout)
         else:
-            base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
+            base = aligned(self.arena.ctypes.data)
             self.table[layout.arena_slots] = layout.arena_offsets.astype(np.uint64) + np.uint64(
                 base
             )

@@ -44,7 +44,9 @@ class Foreign(Struct, frozen=True):
 
 
 class FastCall(Struct, frozen=True):
-    """make: a native function from (what it calls for what it declines, the address of its stack of
+    """The functions of the process that make a native call.
+
+    make: a native function from (what it calls for what it declines, the address of its stack of
     frames, the numbers of the argument leaves that are given away, other arrays). push: puts a
     frame's address on a stack of frames, in one step beside the calls of other threads.
     """

@@ -87,13 +87,6 @@ def _timing(samples: list[float]) -> Timing:
     return Timing(median, low, high, len(samples))
 
 
-def ratio_spread(ours: list[float], theirs: list[float]) -> tuple[float, float, float]:
-    """Quartiles of theirs/ours, pair by pair."""
-    ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
-    low, median, high = statistics.quantiles(ratios, n=4)
-    return low, median, high
-
-
 def duration(seconds: float) -> str:
     """Three significant digits with a unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):

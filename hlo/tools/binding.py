@@ -31,6 +31,10 @@ def bind(module: Module, values: Mapping[Any, object]) -> Module:
     nothing is cast.
     Raises HloError `arguments` for what is no mapping, a name that is none, a value that does not
     fit, a parameter that is no array, or one whose memory the program may write over.
+
+    >>> bound = hlo.bind(hlo.read("examples/axpy.hlo"), {"alpha": np.float32(2)})
+    >>> [p.name for p in bound.entry.parameters]
+    ['x', 'y']
     """
     given: object = values
     if not isinstance(given, Mapping):

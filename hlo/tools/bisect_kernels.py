@@ -29,8 +29,10 @@ from hlo.tools.trials import Property, Trials
 
 
 class KernelFound(Struct, frozen=True):
-    """family: names of the functions that make the kernel. case: the instruction as a program, if
-    it has the fault by itself, else the whole module.
+    """The kernel at fault.
+
+    family: the functions that make the kernel, with their files.
+    case: the instruction as a program, if it has the fault by itself, else the whole module.
     """
 
     family: str
@@ -114,7 +116,9 @@ def _on_host(instruction: Instruction, known: KnownLeaves) -> tuple[KernelMaker,
 
 
 def _name(chosen: tuple[KernelMaker, ...]) -> str:
-    return " or ".join(getattr(getattr(f, "func", f), "__name__", str(f)) for f in chosen)
+    """The functions, each with its file."""
+    functions = [getattr(f, "func", f) for f in chosen]
+    return " or ".join(f"{f.__name__} ({f.__module__.replace('.', '/')}.py)" for f in functions)
 
 
 def _healed_by(members: Collection[Instruction], mode: str, tolerance: Tolerance) -> Property:

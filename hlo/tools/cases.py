@@ -23,7 +23,10 @@ RUN_TRIPS = 10_000
 
 
 class Case(Struct, frozen=True):
-    """values: one per entry parameter, nested tuples for tuple parameters, None for tokens."""
+    """A module and its arguments.
+
+    values: one per entry parameter, nested tuples for tuple parameters, None for tokens.
+    """
 
     module: Module
     values: tuple[object, ...]

@@ -27,7 +27,9 @@ class Checked(Struct, frozen=True):
 
 
 class Rules(Struct, frozen=True):
-    """wanted: a module's name, or part of one; None: all. syntax: parse only. lint: warn too, but
+    """What `hlo-opt check` asks of files.
+
+    wanted: a module's name, or part of one; None: all. syntax: parse only. lint: warn too, but
     for the codes that are disabled.
     """
 

@@ -41,6 +41,10 @@ def compare(
     compiled alike; without one, compiled code is compared with `against`: interpreter, unoptimized,
     fast, f64 (the reference with every float in f64) or jax. Raises HloErrors for what does not
     verify or run.
+
+    >>> x = np.arange(1024, dtype=np.float32)
+    >>> hlo.compare(hlo.read("examples/axpy.hlo"), np.float32(2), x, x).verdict
+    'equal'
     """
     case = Case(module, arguments)
     return compared(case, other, against, passes, mode).verdicts
@@ -152,6 +156,10 @@ def nans(
 
     kinds: of nan, inf, denormal. A finding says which element, operands, loop iteration and source
     line, and which outputs it reaches. Raises HloErrors for what does not verify or run.
+
+    >>> module = hlo.parse("HloModule m ENTRY e { x = f32[2] parameter(0) ROOT r = f32[2] log(x) }")
+    >>> [found.instruction for found in hlo.nans(module, np.float32([1, -1]))]
+    ['%r = f32[2]{0} log(%x)']
     """
     if not set(kinds) <= {"nan", "inf", "denormal"} or not kinds:
         raise HloError("arguments", f"nans: kinds is {kinds}, expected of nan, inf, denormal")

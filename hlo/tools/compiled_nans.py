@@ -32,7 +32,9 @@ from hlo.tools.nans import ODD, Finding, has_kind, nans
 
 
 class Probed(Struct, frozen=True):
-    """findings: in the order of the run. is_same: whether all outputs have the bits that they have
+    """What a run with probes has found.
+
+    findings: in the order of the run. is_same: whether all outputs have the bits that they have
     without probes. unprobed: names of instructions without a probe (fp8, host steps). result: the
     outputs.
     """

@@ -49,7 +49,9 @@ class CostRow(Struct, frozen=True):
 
 
 class Cost(Struct, frozen=True):
-    """rows: most time first; total: of all of them, before fusion; fused: of the module that was
+    """The least that a module takes, by groups of instructions.
+
+    rows: most time first; total: of all of them, before fusion; fused: of the module that was
     optimised, where there is one. notes: what the figures leave out. balance: operations for each
     byte from which the machine computes longer than it moves.
     """
@@ -82,6 +84,9 @@ def cost(
 
     limits: what the machine gives (hlo/backend/limits.py); None: this one's, which takes a second
     to measure. Raises HloError `arguments` for another group.
+
+    >>> hlo.cost(hlo.read("examples/axpy.hlo"), by="opcode").total.flops
+    2048
     """
     limits = limits or measured_limits(thread_count(None))
     if by not in COST_GROUPS:

@@ -28,7 +28,9 @@ SEARCH_DEPTH = 12  # instructions between a search's middle and the index
 
 
 class Demand(Struct, frozen=True):
-    """limit: the greatest index that is in range. low, high: bounds of an open interval of floats.
+    """What a program asks of the elements of one value.
+
+    limit: the greatest index that is in range. low, high: bounds of an open interval of floats.
     terms: how many products a sum has that this is a factor of. is_variance: squares added up;
     is_factor: it multiplies a whole array, is_term: it is added to one. is_sorted: in ascending
     order, along the last dimension; of vectors of indices, in the order of their components.

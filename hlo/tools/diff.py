@@ -40,7 +40,10 @@ class Row(Struct, frozen=True):
 
 
 class Difference(Struct, frozen=True):
-    """sizes: instructions of both modules; matched: pairs that say the same."""
+    """How two modules differ.
+
+    sizes: instructions of both modules; matched: pairs that say the same.
+    """
 
     sizes: tuple[int, int]
     matched: int
@@ -56,7 +59,12 @@ class Difference(Struct, frozen=True):
 
 
 def diff(first: Module, second: Module, *, metadata: bool = False) -> Difference:
-    """How two modules differ up to names. metadata: also where only that differs."""
+    """How two modules differ up to names. metadata: also where only that differs.
+
+    >>> axpy = hlo.read("examples/axpy.hlo")
+    >>> hlo.diff(axpy, hlo.clone_module(axpy)).is_empty
+    True
+    """
     matching = _Matching(first, second, metadata=metadata)
     matching.run()
     rows = tuple(_rows(matching))

@@ -44,7 +44,10 @@ _STATEMENT = re.compile(rf"\s*(?:ROOT\s+)?%?{_IDENT}\s*=\s*(?P<rest>.*)\Z", re.D
 
 
 class Problem(Struct, frozen=True):
-    """severity: ERROR or WARNING. start, end: of what is wrong; 0, 0 where that has no place."""
+    """A fault in a text, as an editor shows it.
+
+    severity: ERROR or WARNING. start, end: of what is wrong; 0, 0 where that has no place.
+    """
 
     severity: str
     code: str
@@ -78,7 +81,10 @@ class Outline(Struct, frozen=True):
 
 
 class Completion(Struct, frozen=True):
-    """kind: opcode, instruction, attribute."""
+    """A word that may stand at a place of a text.
+
+    kind: opcode, instruction, attribute.
+    """
 
     label: str
     kind: str

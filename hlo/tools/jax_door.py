@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import sys
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any
@@ -69,11 +68,6 @@ def _version_text(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def is_loaded() -> bool:
-    """Whether the user's program has imported JAX; an object of it cannot be met before."""
-    return "jax" in sys.modules
-
-
 @once
 def jax() -> Any:
     """The package, without its types."""
@@ -100,11 +94,6 @@ def public(name: str) -> Any:
     """A module of JAX by its full name."""
     jax()
     return importlib.import_module(name)
-
-
-def is_tracer(value: object) -> bool:
-    """Whether a value stands for one that JAX is about to know: inside jit, grad, vmap, scan."""
-    return isinstance(value, private("Tracer"))
 
 
 def single_device(value: Any) -> bool:

@@ -44,7 +44,6 @@ class JaxProgram:
         self._jax = jax
         device = jax.devices("cpu")[0]
         jax_door.private("_lapack").initialize()
-        start = time.perf_counter()
         try:
             parsed = jax_door.private("hlo_module_from_text")(text)
             proto = parsed.as_serialized_hlo_module_proto()
@@ -58,7 +57,6 @@ class JaxProgram:
         except (RuntimeError, ValueError) as refused:  # jaxlib's own errors are such
             said = " ".join(str(refused).split()) or type(refused).__name__
             raise HloError("oracle", f"{REFUSED}: {said[:600]}") from None
-        self.import_seconds = compiled - start
         self.compile_seconds = time.perf_counter() - compiled
 
     def place(self, arrays: Sequence[np.ndarray]) -> list[Any]:

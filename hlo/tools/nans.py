@@ -30,7 +30,9 @@ Odd = Callable[[np.ndarray], np.ndarray]
 
 
 class Finding(Struct, frozen=True):
-    """kind: nan, inf or denormal. count: elements that have it, the first at `index`; operands: the
+    """An instruction that makes a number that is not wanted.
+
+    kind: nan, inf or denormal. count: elements that have it, the first at `index`; operands: the
     operands' values there, or what they are. loop: the computation, "" for the entry; iteration:
     which of its calls, from 0. source: a line of the program that made the module, or of the text.
     """

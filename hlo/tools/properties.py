@@ -1,5 +1,6 @@
-"""Properties that a reduction keeps: a mismatch, a pass's fault, a message, a crash, a script's
-exit code, slowness beside XLA.
+"""Properties that a reduction keeps.
+
+A mismatch, a pass's fault, a message, a crash, a script's exit code, slowness beside XLA.
 """
 
 from __future__ import annotations

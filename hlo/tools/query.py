@@ -59,6 +59,9 @@ def query(module: Module, asked: str | Query) -> list[Match]:
 
     asked: its text, or one that was read already. Raises HloError `query` for one that says nothing
     that can be asked.
+
+    >>> [match.line for match in hlo.query(hlo.read("examples/axpy.hlo"), "multiply,add")]
+    [9, 10]
     """
     asked = Query(asked) if isinstance(asked, str) else asked
     facts = Facts(module)

@@ -38,7 +38,9 @@ SHRINKS: tuple[Shrink, ...] = (
 
 
 class Reduction(Struct, frozen=True):
-    """case: the smallest found; asked: cases that were asked about in this run; is_smallest: False
+    """What a reduction has come to.
+
+    case: the smallest found; asked: cases that were asked about in this run; is_smallest: False
     where time was up before nothing helped any more.
     """
 

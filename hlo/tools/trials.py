@@ -31,7 +31,9 @@ SAVE_EVERY_S = 1.0
 
 
 class Property(Struct, frozen=True):
-    """ask: whether a case has it; an HloError or any other exception says that it has not.
+    """What a case is asked for.
+
+    ask: whether a case has it; an HloError or any other exception says that it has not.
 
     crash: whether the death of the process that asks says that it has it. name: what was asked, so
     that answers to another question are not taken for answers to this one.
@@ -43,7 +45,9 @@ class Property(Struct, frozen=True):
 
 
 class Trials(Struct):
-    """jobs: cases asked at a time; timeout: seconds for each, after which it has not the property;
+    """Cases that are asked about in processes, and their answers.
+
+    jobs: cases asked at a time; timeout: seconds for each, after which it has not the property;
     journal: a file of what is known, read at first and written as it grows.
     """
 

@@ -17,7 +17,10 @@ _SEPARATOR = "// -----\n"
 
 
 class RulePage(Struct, frozen=True):
-    """meaning: a sentence; program: a text that breaks the rule, empty where none is short."""
+    """The page of a rule in the manual.
+
+    meaning: a sentence; program: a text that breaks the rule, empty where none is short.
+    """
 
     meaning: str
     program: str

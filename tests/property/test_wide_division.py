@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from hlo.given_machines import machine_of
 
 EDGES = (0, 1, 2, 2**52 - 1, 2**52, 2**52 + 1, 2**53 - 1, 2**53, 2**53 + 1, 2**62, 2**63 - 1)
 TEXT = """HloModule m
@@ -23,7 +24,7 @@ ENTRY e {{
 def test_wide_quotients(opcode: str, type: str, machine: str | None) -> None:
     rng = np.random.default_rng(len(opcode))
     module = driver.parse(TEXT.format(type=type, opcode=opcode))
-    wanted = None if machine is None else driver.machine_of(machine)
+    wanted = None if machine is None else machine_of(machine)
     program = driver.compile(module, cache=False, machine=wanted)
     for bits in (8, 40, 52, 53, 54, 64):
         a, b = _numbers(rng, bits, type), _numbers(rng, min(bits, 50), type)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from hlo import driver
 from hlo.backend.compilation import Compilation
+from hlo.given_machines import machine_of
 from hlo.ir.module import Module
 from hlo.machine import Machine
 from hlo.runtime.executable import Executable
@@ -24,7 +25,7 @@ def for_threads(
     module: Module, passes: str = "default", *, threads: int, machine: Machine | str | None = None
 ) -> Executable:
     """Of a module that nobody changes between two calls."""
-    made_for = None if machine is None else driver.machine_of(machine)
+    made_for = None if machine is None else machine_of(machine)
     options = (passes, made_for)
     if not _last or _last[0][0] is not module or _last[0][1] != options:
         driver.verify(module)

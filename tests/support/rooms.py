@@ -1,4 +1,7 @@
-"""`python -m tests.support.rooms`: the rooms around the back end and who imports whom, as text.
+"""The rooms around the back end and who imports whom, as text; and what the files of a room are.
+
+    python -m tests.support.rooms                         the picture
+    python -m tests.support.rooms backend/loops tools     each file of these rooms, in its own words
 
 docs/compiler.md holds the picture, tests/unit/test_structure.py the two together.
 """
@@ -62,5 +65,20 @@ def picture() -> str:
     return "\n".join([head, *rows])
 
 
+def sentence(path: Path) -> str:
+    """What a file says of itself: the first line of its docstring."""
+    return source_file(path).text.removeprefix('"""').partition("\n")[0].removesuffix('"""')
+
+
+def listing(room: str) -> str:
+    """The files of a folder or file under hlo/ and below, a sentence each."""
+    home = ROOT / "hlo" / room
+    files = [path for path in FILES if path.is_relative_to(home)]
+    names = [path.relative_to(ROOT / "hlo").as_posix() for path in files]
+    width = max(map(len, names), default=0)
+    return "\n".join(f"{n:<{width}}  {sentence(p)}" for n, p in zip(names, files, strict=True))
+
+
 if __name__ == "__main__":
-    sys.stdout.write(picture() + "\n")
+    asked = sys.argv[1:]
+    sys.stdout.write("\n".join(map(listing, asked) if asked else [picture()]) + "\n")

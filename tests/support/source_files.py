@@ -30,6 +30,7 @@ class SourceFile:
     names_from: tuple[tuple[str, str], ...]  # module and name of each `from module import name`
     functions: tuple[tuple[str, int], ...]  # names, and the number of lines
     texts: tuple[str, ...]  # in the code; what is said about the code stands aside
+    classes: tuple[tuple[str, str], ...]  # names, and the first lines of their docstrings
 
 
 @cache
@@ -55,6 +56,11 @@ def source_file(path: Path) -> SourceFile:
             n.value
             for n in nodes
             if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in said
+        ),
+        classes=tuple(
+            (n.name, (ast.get_docstring(n) or "").partition("\n")[0])
+            for n in nodes
+            if isinstance(n, ast.ClassDef)
         ),
     )
 

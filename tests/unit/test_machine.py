@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import hlo
 from hlo.backend.ir.work import speeds_of
@@ -28,11 +29,23 @@ MINE: dict[str, object] = {
 
 @pytest.mark.parametrize("machine", NAMED.values(), ids=lambda m: m.name)
 def test_a_machine_is_found_by_its_own_features(machine) -> None:  # type: ignore[no-untyped-def]
-    found = described(machine.triple, machine.features)
-    assert found == machine
-    more = described(machine.triple, machine.features | {"sha", "x-that-nobody-knows"})
-    assert more.name == machine.name
-    assert "sha" in more.features
+    """With its name: what has the same vectors as another row is told from that by it."""
+    assert described(machine.triple, machine.features, machine.name) == machine
+    more = machine.features | {"sha", "x-that-nobody-knows"}
+    found = described(machine.triple, more, machine.name)
+    assert found == replace(machine, features=more)
+    unnamed = described(machine.triple, more)
+    assert unnamed.vector_bytes == machine.vector_bytes, "from the least to the most capable"
+
+
+def test_processors_of_the_same_vectors_are_told_apart_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    level = NAMED["neoverse-v1"]
+    other = replace(level, name="longlines", line_bytes=128, processors=("longlines2",))
+    monkeypatch.setattr("hlo.machine._ALL", (other, level))
+    assert described(level.triple, level.features, "longlines2") == other
+    assert described(level.triple, level.features) == level
 
 
 def test_a_hidden_feature_that_vectors_do_not_need_hides_no_vectors() -> None:
@@ -121,21 +134,6 @@ def test_a_file_says_caches_and_rates_or_leaves_them() -> None:
     assert (said.rates, said.line_bytes) == (Rates(share_us=2.0), 128)
     assert with_features(said, "+sse3").caches == said.caches
     assert said.identity != left.identity
-
-
-def test_named_machines_have_the_common_rates_until_they_are_measured() -> None:
-    measured = {name for name, machine in NAMED.items() if machine.rates != COMMON.rates}
-    zen = {"znver4", "znver5"}
-    assert measured == zen
-    for machine in NAMED.values():
-        is_intel = "avx512f" in machine.features and machine.name not in zen  # subnormal numbers
-        is_other = is_intel or machine.name in zen
-        assert (machine.cycles != COMMON.cycles) == is_other
-        # The manuals of Arm's processors, of Zen and of Golden Cove say their caches; nobody knows
-        # what runs WebAssembly.
-        is_known = machine.name in zen or "amx-bf16" in machine.features
-        is_common = machine.architecture in ("x86_64", "wasm32") and not is_known
-        assert (machine.caches == COMMON.caches) == is_common
 
 
 @pytest.mark.parametrize("field", CHOICES)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ast
 import copy
+import doctest
 import inspect
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import hlo
+
+ROOT = Path(__file__).resolve().parents[2]
 
 TEXT = """HloModule m
 ENTRY e { p = f32[3] parameter(0)
@@ -31,6 +36,35 @@ def test_checkers_see_every_name_where_it_is() -> None:
     }
     assert seen == hlo._PUBLIC
     assert all(inspect.getdoc(getattr(hlo, name)) for name in seen)
+
+
+@pytest.mark.parametrize("name", hlo.__all__)
+def test_every_name_has_an_example_that_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One as short as a session at a prompt, in the project's folder."""
+    if name in ("from_jax", "jit"):
+        pytest.importorskip("jax")
+    monkeypatch.chdir(ROOT)
+    finder = doctest.DocTestFinder(recurse=False)
+    (example,) = finder.find(getattr(hlo, name), name, globs={"hlo": hlo, "np": np})
+    assert example.examples or name == "register_ffi"  # a handler is C's
+    told: list[str] = []
+    assert doctest.DocTestRunner().run(example, out=told.append).failed == 0, "".join(told)
+
+
+def test_the_page_of_the_interface_has_every_name() -> None:
+    page = (ROOT / "docs/api.md").read_text()
+    told = set(re.findall(r"^::: (\S+)", page, re.MULTILINE))
+    for members in re.finditer(
+        r"^::: (\S+)\n    options:\n      members: \[(.*)\]", page, re.MULTILINE
+    ):
+        told |= {f"{members[1]}.{name}" for name in members[2].split(", ")}
+    missing = {f"{home}.{name}" for name, home in hlo._PUBLIC.items()} - told
+    assert missing == set(), "docs/api.md has all public names"
+
+
+@pytest.mark.parametrize("name", hlo.__all__)
+def test_every_name_has_a_signature(name: str) -> None:
+    assert inspect.signature(getattr(hlo, name)).parameters
 
 
 def test_a_module_is_copied_and_pickled() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hlo.machine import NAMED
-from tests.support.rooms import imported, picture
+from tests.support.rooms import imported, listing, picture, sentence
 from tests.support.source_files import FILES, ROOT, source_file
 
 # Each layer may import itself and what stands before it.
@@ -158,6 +158,33 @@ def test_the_picture_of_the_rooms_is_what_the_imports_are() -> None:
     assert picture() in (ROOT / "docs" / "compiler.md").read_text()
 
 
+def test_every_file_says_what_it_is_in_a_line() -> None:
+    """python -m tests.support.rooms ROOM lists them: the map of who is new here."""
+    found = [path.relative_to(ROOT).as_posix() for path in FILES if sentence(path)[-1:] != "."]
+    assert found == [], "the first line of a file's docstring is a sentence"
+    listed = listing("backend/isa").splitlines()
+    assert listed[1].split("  ", 1)[0] == "backend/isa/amx.py"
+    assert listed[1].endswith(sentence(ROOT / "hlo/backend/isa/amx.py"))
+
+
+def test_every_class_says_what_it_is_before_its_fields() -> None:
+    field = re.compile(r"[a-z_]+(, [a-z_]+)*: ")
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in FILES
+        for name, told in source_file(path).classes
+        if field.match(told)
+    ]
+    assert found == [], "the first line of a class's docstring says what it is, not what a field is"
+
+
+def test_what_stands_above_the_rooms_of_the_back_end_is_named_there() -> None:
+    home = ROOT / "hlo/backend"
+    told = (home / "__init__.py").read_text()
+    beside = {path.name for path in home.glob("*.py")} - {"__init__.py"}
+    assert beside == set(re.findall(r"\b\w+\.py\b", told)), "hlo/backend/__init__.py names all"
+
+
 def test_loops_are_chosen_without_writing_code() -> None:
     for path in BACKEND:
         if inner_room(path, "hlo/backend") == "loops":
@@ -253,7 +280,7 @@ def test_instructions_are_asked_about_in_one_room() -> None:
 
 # Names and comments of a number that describes a machine.
 OF_MACHINES = re.compile(
-    r"PER_(US|CYCLE)\b|LATENCY|LINE_BYTES\b|CACHE|(_|\b)(L[123]|WAYS?|SETS|REGISTERS|BANDWIDTH)(_|\b)"
+    r"PER_(US|CYCLE)\b|LATENCY|(LINE|PAGE)_BYTES\b|CACHE|(_|\b)(L[123]|WAYS?|SETS|REGISTERS|BANDWIDTH)(_|\b)"
 )
 OF_CACHES = re.compile(r"\b(caches?|(in|the) L[123]|second-level|first-level)\b")
 # Caches of files and of objects are none of a processor's; tiles are an instruction set's.
@@ -292,6 +319,23 @@ def test_what_describes_a_machine_stands_in_its_description() -> None:
         found += [f"{file.name}: {name}" for name in names]
         found += [f"{file.name}: {made[0]}" for made in other.finditer(file.text)]
     assert found == []
+
+
+def test_one_fact_has_one_name() -> None:
+    """Numbers with equal names and comments in several files are one fact, written twice."""
+    places: dict[tuple[str, str, str], list[str]] = {}
+    number = re.compile(r"^_?([A-Z][A-Z0-9_]*) = ([^#\n]*\d[^#\n]*)  # (.+)$", re.MULTILINE)
+    for file in map(source_file, FILES):
+        for name, value, told in number.findall(file.text):
+            places.setdefault((name, value, told), []).append(file.name)
+    found = {key: names for key, names in places.items() if len(names) > 1}
+    assert found == {}, "one of them imports it from the other"
+
+
+def test_sizes_of_memory_are_rounded_up_by_one_function() -> None:
+    rounding = re.compile(r"// (64|_?ALIGN\w*)\) \* (64|_?ALIGN\w*)")
+    found = [f.name for f in map(source_file, FILES) if rounding.search(f.text)]
+    assert found == ["hlo/machine.py"], "aligned() of hlo/machine.py"
 
 
 def test_the_scan_finds_numbers_of_machines() -> None:

@@ -23,7 +23,9 @@ SUMMED: Span = (-2,)
 
 
 class Block(Struct, frozen=True):
-    """lead: the sizes, none of them 1, of the leading dimensions that blocks part; sizes: a block's
+    """How leading dimensions of values are parted into blocks.
+
+    lead: the sizes, none of them 1, of the leading dimensions that blocks part; sizes: a block's
     in them.
 
     Where a block's last size does not divide the whole one, the last two blocks overlap: both write

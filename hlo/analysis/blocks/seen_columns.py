@@ -38,7 +38,9 @@ from hlo.ir.instruction import Instruction
 
 
 class Bounds(Struct, frozen=True):
-    """columns: how many there are; of each block along the last dimension that blocks part, the
+    """Between which columns the rows of each block see something.
+
+    columns: how many there are; of each block along the last dimension that blocks part, the
     first column that it computes, and the one behind the last.
     """
 

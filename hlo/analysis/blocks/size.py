@@ -24,7 +24,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import callees
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
-from hlo.machine import COMMON
+from hlo.machine import COMMON, COMMON_LANES
 
 LEAST_BLOCKS = 8  # So many blocks let threads finish together.
 EVEN_BLOCKS = 4  # So do these, if there are two threads or four.
@@ -38,7 +38,6 @@ LIGHT_CACHE_BYTES = CACHE_BYTES // 4
 MOST_CACHE_BYTES = COMMON.last_cache.bytes
 LEAST_BLOCK_BYTES = 1 << 14  # In smaller blocks calls weigh more than what they do.
 DEEPEST = 4
-WHOLE = 16  # Elements of a whole vector, of which parts of a dimension are multiples.
 MOST_OVERLAP = 16  # One in so many elements of a dimension may be computed twice.
 MOST_PARTS = 256
 # Rows of blocks of scores of which each row sees some, unless there are more than so many times as
@@ -247,7 +246,7 @@ def part_sizes(n: int) -> tuple[int, ...]:
     one before by little."""
     found = set(divisors(n))
     for count in range(2, min(MOST_PARTS, n) + 1):
-        size = -(-n // count // WHOLE) * WHOLE
+        size = -(-n // count // COMMON_LANES) * COMMON_LANES
         if size <= n and -(-n // size) * size - n <= n // MOST_OVERLAP:
             found.add(size)
     return tuple(sorted(found))

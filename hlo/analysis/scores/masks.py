@@ -21,7 +21,9 @@ MOST_BEHIND = 32  # Instructions that a mask which is added is made from.
 
 
 class Mask(Struct, frozen=True, eq=False):
-    """masked: the scores after it. shown: they, or what is added to them. members: with both, what
+    """A mask of counted rows and columns that lies over scores.
+
+    masked: the scores after it. shown: they, or what is added to them. members: with both, what
     of the mask has rows and columns. far: scalars that are no constants and are chosen, by
     predicates, for one side.
     """

@@ -55,7 +55,10 @@ class Roles(Struct, frozen=True):
 
 
 class Region(Struct, frozen=True, eq=False):
-    """members: in no order. rows, columns: how many."""
+    """What is computed of scores, each member with the roles of its dimensions.
+
+    members: in no order. rows, columns: how many.
+    """
 
     members: dict[Instruction, Roles]
     rows: int

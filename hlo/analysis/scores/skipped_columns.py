@@ -1,5 +1,4 @@
-"""Skipped columns: what scores of columns that a mask leaves out come to, so that nobody need
-compute them.
+"""Skipped columns: what scores that a mask leaves out come to, so that nobody computes them.
 
     Region, rows, columns --ScoreFacts.skipped--> Guards under which they give exact zeros, or None
 

@@ -16,13 +16,12 @@ from hlo.analysis.while_loops.loop_state import ASSUMED_TRIPS, element_index, tr
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
-from hlo.machine import COMMON
+from hlo.machine import COMMON, COMMON_LANES
 from hlo.ops.indexing import ScatterAttributes
 from hlo.ops.table import Trait, opcodes
 
 READS = opcodes(Trait.CUTS) | opcodes(Trait.CUTS_AT)
 LEAST_BYTES = 4 * COMMON.first_cache.bytes  # Of smaller arrays every line is near.
-LEAST_ELEMENTS = 16  # A shorter column is no vector.
 # To turn an array and turn it back reads and writes all of it twice, a half of it against the
 # order of memory: columns of so many times its lines are worth that.
 WORTH = 8
@@ -96,7 +95,7 @@ def _takes(user: Instruction) -> bool:
 
 def _is_column(array: Instruction, sizes: tuple[int, ...]) -> bool:
     """Whether a window of an array is one of the last dimension's places, and long in others."""
-    return len(sizes) == array.shape.rank and sizes[-1] == 1 and prod(sizes) >= LEAST_ELEMENTS
+    return len(sizes) == array.shape.rank and sizes[-1] == 1 and prod(sizes) >= COMMON_LANES
 
 
 def _reads_column(user: Instruction, value: Instruction) -> bool:
@@ -121,5 +120,5 @@ def _writes_column(user: Instruction, value: Instruction) -> bool:
         last in attributes.inserted_window_dims
         and len(attributes.update_window_dims) == updates.rank
         and not attributes.input_batching_dims
-        and updates.size >= LEAST_ELEMENTS
+        and updates.size >= COMMON_LANES
     )

@@ -1,5 +1,4 @@
-"""Decays: elements of a loop's state that factors make smaller and smaller, as filters' and
-diffusing fields are.
+"""Decays: elements of a loop's state that factors make ever smaller: of filters, of diffusion.
 
     state' = 0.9 state + input          state' = state + 0.2 (its neighbours - 4 state)
 

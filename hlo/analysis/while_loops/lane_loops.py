@@ -43,7 +43,9 @@ _ZERO, _ONE = -1, -2
 
 
 class LaneLoop(Struct, frozen=True):
-    """dims: of all arrays of the state. terms: scalars of the condition that all have to hold;
+    """A while whose elements go through it each by itself.
+
+    dims: of all arrays of the state. terms: scalars of the condition that all have to hold;
     predicate: the elements of which one has to hold besides, if the condition looks at elements.
     changed: which elements of the state a trip changes, written ones aside; tables: those that no
     trip changes and that are looked up or only handed on, whatever their dimensions are; written:

@@ -162,7 +162,10 @@ def counter(loop: Instruction) -> Counter | None:
 
 
 class _TripCount(Struct, frozen=True):
-    """n: in digits, as XLA writes it."""
+    """XLA's record of how many trips a loop has.
+
+    n: in digits, as XLA writes it.
+    """
 
     n: str = ""
 

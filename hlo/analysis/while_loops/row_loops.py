@@ -26,7 +26,9 @@ MOST_BETWEEN = 8  # The most places that lanes lie apart where rows are read and
 
 
 class RowWrite(Struct, frozen=True):
-    """update: the op that replaces a row; pieces: what the row is stacked of along `dim`, each of
+    """A row of an array that each trip of a lane loop writes.
+
+    update: the op that replaces a row; pieces: what the row is stacked of along `dim`, each of
     one place there, or the row alone.
     """
 

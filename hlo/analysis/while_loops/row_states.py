@@ -30,13 +30,15 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Ints, Shape
+from hlo.machine import COMMON_LANES
 
 MOST_ROWS = 8  # Longer dimensions are arrays' own: each row's step is written out.
-LEAST_ELEMENTS = 16  # A shorter row is no vector.
 
 
 class RowStates(Struct, frozen=True):
-    """elements: those of the state whose rows go apart, members: values of the body that have
+    """Arrays of a loop's state that become an array for each of their rows.
+
+    elements: those of the state whose rows go apart, members: values of the body that have
     rows; each with the dimension that counts them. ends: slices of one row of a member, and
     reductions over its rows. stored: reshapes of members that are written to other arrays.
     """
@@ -74,7 +76,7 @@ def _few(shape: Shape) -> list[int]:
     few = [
         d
         for d, n in enumerate(shape.dims)
-        if 2 <= n <= MOST_ROWS and prod(row_dims(shape, d)) >= LEAST_ELEMENTS
+        if 2 <= n <= MOST_ROWS and prod(row_dims(shape, d)) >= COMMON_LANES
     ]
     return sorted(few, key=lambda d: shape.dims[d])
 

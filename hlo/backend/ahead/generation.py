@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from hlo.backend.ahead.merging import merged
 from hlo.backend.entry import copying_ir, float_libcalls_ir, int128_libcalls_ir
-from hlo.backend.entry.c_call_ir import ALIGNMENT
 from hlo.backend.ir.grouping import expected_us
 from hlo.backend.ir.ir_module import LAPACK, IrModule
 from hlo.backend.ir.procedure import Unit
@@ -28,7 +27,7 @@ from hlo.backend.linking import llvm, toolchain
 from hlo.backend.linking.options import CODEGEN_LEVEL
 from hlo.backend.linking.workers import in_parallel
 from hlo.hashing import hasher
-from hlo.machine import Machine
+from hlo.machine import ALIGNMENT, Machine
 
 T = TypeVar("T")
 _HEADS = re.compile(r"^(define [^@\n]*@([\w.$-]+)\(.*) \{$", re.MULTILINE)

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 import hlo
 from hlo.backend.ahead.interface import Interface, Leaf
 from hlo.backend.entry.c_call_ir import (
-    ALIGNMENT,
     CALLBACK,
     FINE,
     NO_ADDRESS,
@@ -25,6 +24,7 @@ from hlo.backend.entry.c_call_ir import (
     PTHREADS,
 )
 from hlo.backend.entry.cancel_ir import CANCELLED
+from hlo.machine import ALIGNMENT
 
 ERRORS = {
     FINE: ("OK", "no error"),

@@ -12,8 +12,7 @@ from msgspec import Struct
 
 import hlo
 from hlo.backend.ahead.options import SEPARATE, Options
-from hlo.backend.ahead.weights import aligned
-from hlo.backend.entry.c_call_ir import ALIGNMENT, CallLayout, Given
+from hlo.backend.entry.c_call_ir import CallLayout, Given
 from hlo.backend.linking.compilation_cache import module_digest
 from hlo.backend.linking.installing import result_shape
 from hlo.backend.linking.link_table import LinkTable
@@ -23,7 +22,7 @@ from hlo.hashing import hasher
 from hlo.ir.dtype import DType
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape, stored
-from hlo.machine import Machine
+from hlo.machine import ALIGNMENT, Machine, aligned
 from hlo.passes.padding.boundary import Padded
 from hlo.passes.padding.scope import SIZE
 
@@ -75,12 +74,17 @@ class Leaf(Struct, frozen=True):
 
 
 class Interface(Struct, frozen=True):
-    """The call of a program. arena_bytes: with the table, a multiple of ALIGNMENT; given: results
-    that may lie in arguments' memory; is_sized: whether sizes change at run time; threads,
-    threading: how many run parallel loops, and whose; functions: custom calls that whoever links
-    defines; weights: the number of the input that all constants are, -1 where they are embedded;
-    is_cancellable: a word of the caller's ends calls; machines: that there is code for; digest: of
-    the module and all that its code depends on.
+    """The call of a program, as C knows it.
+
+    arena_bytes: with the table, a multiple of ALIGNMENT.
+    given: results that may lie in arguments' memory.
+    is_sized: whether sizes change at run time.
+    threads, threading: how many run parallel loops, and whose.
+    functions: custom calls that whoever links defines.
+    weights: the number of the input that all constants are, -1 where they are embedded.
+    is_cancellable: a word of the caller's ends calls.
+    machines: that there is code for.
+    digest: of the module and all that its code depends on.
     """
 
     name: str

@@ -26,7 +26,9 @@ _CHOICES = {
 
 
 class Options(Struct, frozen=True):
-    """passes, mode: as of a compilation. threads: who runs parallel loops; max_threads: for how
+    """What a caller chooses of a program that is compiled ahead of time.
+
+    passes, mode: as of a compilation. threads: who runs parallel loops; max_threads: for how
     many they are planned. lapack: who defines its routines: nobody, or whoever links, under the
     names that compilers of Fortran give them. weights: where all constants are.
     is_freestanding: nothing is left to the C library, memcpy and memset neither. is_cancellable: a

@@ -19,7 +19,10 @@ _FUNCTION, _DATA = 2, 1  # kinds of symbols
 
 
 class SymbolSize(Struct, frozen=True):
-    """kind: code, constants or variables."""
+    """What one symbol of an object file takes.
+
+    kind: code, constants or variables.
+    """
 
     name: str
     kind: str

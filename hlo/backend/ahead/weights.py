@@ -12,14 +12,17 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from hlo.backend.entry.c_call_ir import ALIGNMENT
 from hlo.backend.linking.link_table import LinkTable
 from hlo.hashing import hasher
+from hlo.machine import aligned
 
 
 class Weights(Struct, frozen=True, eq=False):
-    """size_bytes: of all; starts: of each table the offsets of its constants; arrays: those that
-    differ, in the order of their bytes."""
+    """The constants of programs as bytes, equal ones once.
+
+    size_bytes: of all; starts: of each table the offsets of its constants; arrays: those that
+    differ, in the order of their bytes.
+    """
 
     size_bytes: int
     starts: tuple[tuple[int, ...], ...]
@@ -49,8 +52,3 @@ def weights(tables: Sequence[LinkTable]) -> Weights:
             own.append(known[key])
         starts.append(tuple(own))
     return Weights(end, tuple(starts), tuple(arrays))
-
-
-def aligned(size: int) -> int:
-    """The next boundary of ALIGNMENT."""
-    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,4 +1,4 @@
-"""The functions of complex numbers by opcode; those of c64 are computed in double."""
+"""The functions of complex numbers that ops are; those of c64 are computed in double."""
 
 from __future__ import annotations
 
@@ -37,30 +37,25 @@ def in_double(name: str, function: Function, short: Function | None = None) -> F
 _SHORT_EXPM1 = partial(complex_functions.expm1, exactly=False)
 _SHORT_LOGISTIC = partial(complex_functions.logistic, exactly=False)
 
-FUNCTIONS: dict[str, Callable[..., Complex | Term]] = {
-    "abs": magnitude,
-    "sign": in_double("sign", complex_arithmetic.sign, short_complex.sign),
-    "exponential": in_double("exponential", complex_arithmetic.exp),
-    "exponential-minus-one": in_double(
-        "exponential-minus-one", complex_functions.expm1, _SHORT_EXPM1
-    ),
-    "log": in_double("log", complex_arithmetic.log),
-    "log-plus-one": in_double("log-plus-one", complex_arithmetic.log1p),
-    "logistic": in_double("logistic", complex_functions.logistic, _SHORT_LOGISTIC),
-    "sqrt": in_double("sqrt", complex_arithmetic.sqrt),
-    "rsqrt": in_double("rsqrt", complex_arithmetic.rsqrt),
-    "sine": in_double("sine", complex_functions.sin),
-    "cosine": in_double("cosine", complex_functions.cos),
-    "tan": in_double("tan", complex_functions.tan),
-    "sinh": in_double("sinh", complex_functions.sinh),
-    "cosh": in_double("cosh", complex_functions.cosh),
-    "tanh": in_double("tanh", complex_functions.tanh),
-    "asin": in_double("asin", complex_functions.asin),
-    "acos": in_double("acos", complex_functions.acos),
-    "asinh": in_double("asinh", complex_functions.asinh),
-    "acosh": in_double("acosh", complex_functions.acosh),
-    "atanh": in_double("atanh", complex_functions.atanh),
-    "divide": in_double("divide", complex_arithmetic.divide, short_complex.divide),
-    "power": in_double("power", complex_arithmetic.power),
-    "atan2": in_double("atan2", complex_functions.arctangent2),
-}
+sign = in_double("sign", complex_arithmetic.sign, short_complex.sign)
+exponential = in_double("exponential", complex_arithmetic.exp)
+exponential_minus_one = in_double("exponential-minus-one", complex_functions.expm1, _SHORT_EXPM1)
+log = in_double("log", complex_arithmetic.log)
+log_plus_one = in_double("log-plus-one", complex_arithmetic.log1p)
+logistic = in_double("logistic", complex_functions.logistic, _SHORT_LOGISTIC)
+sqrt = in_double("sqrt", complex_arithmetic.sqrt)
+rsqrt = in_double("rsqrt", complex_arithmetic.rsqrt)
+sine = in_double("sine", complex_functions.sin)
+cosine = in_double("cosine", complex_functions.cos)
+tan = in_double("tan", complex_functions.tan)
+sinh = in_double("sinh", complex_functions.sinh)
+cosh = in_double("cosh", complex_functions.cosh)
+tanh = in_double("tanh", complex_functions.tanh)
+asin = in_double("asin", complex_functions.asin)
+acos = in_double("acos", complex_functions.acos)
+asinh = in_double("asinh", complex_functions.asinh)
+acosh = in_double("acosh", complex_functions.acosh)
+atanh = in_double("atanh", complex_functions.atanh)
+divide = in_double("divide", complex_arithmetic.divide, short_complex.divide)
+power = in_double("power", complex_arithmetic.power)
+atan2 = in_double("atan2", complex_functions.arctangent2)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hlo.backend.emitters import conversion
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
@@ -56,11 +54,5 @@ def imag(z: Complex) -> Term:
 
 
 # What needs no function of mathematics.
-ARITHMETIC: dict[str, Callable[..., Complex | Term]] = {
-    "negate": Complex.__neg__,
-    "add": Complex.__add__,
-    "subtract": Complex.__sub__,
-    "multiply": Complex.__mul__,
-    "real": real,
-    "imag": imag,
-}
+negate, add = Complex.__neg__, Complex.__add__
+subtract, multiply = Complex.__sub__, Complex.__mul__

@@ -54,7 +54,9 @@ Emitter = Callable[["Elemental", Instruction, Sequence[Index], Path], list[Lanes
 
 
 class Elemental:
-    """memory: where the expression's leaves lie. emitters: of opcodes that neither move nor act
+    """An expression that is evaluated at indices, in a kernel under construction.
+
+    memory: where the expression's leaves lie. emitters: of opcodes that neither move nor act
     element by element (emitters/structural.py has them all).
     """
 

@@ -21,7 +21,10 @@ _LEAST_VECTOR = 4  # In fewer lanes a maximum takes more instructions, not fewer
 
 
 class HorizontalReduction(Struct):
-    """kinds: of the arrays that are reduced together."""
+    """Vectors of partial results as one number of each array.
+
+    kinds: of the arrays that are reduced together.
+    """
 
     elemental: Elemental
     reducer: Reducer

@@ -22,8 +22,8 @@ from hlo.backend.emitters.horizontal_reduction import Accumulators, HorizontalRe
 from hlo.backend.emitters.reading import shown
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
-from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_bounded, lane_loop_within
 from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.backend.lanes.vector_loops import vector_loop, vector_loop_bounded, vector_loop_within
 from hlo.backend.loops.expression import Path
 from hlo.backend.loops.reductions import (
     kinds_of,
@@ -272,11 +272,11 @@ class Space(Struct):
 
             low, high = limits
             if within is None:
-                return lane_loop(nest, low, high - low, lanes, unroll, values, run)
+                return vector_loop(nest, low, high - low, lanes, unroll, values, run)
             begin, end = (nest.w.binary("sub", bound, nest.scalar(first)) for bound in within)
             if self.instruction in self.elemental.bounded:
-                return lane_loop_bounded(nest, limits, (begin, end), lanes, unroll, values, run)
-            return lane_loop_within(nest, limits, (begin, end), lanes, unroll, values, run)
+                return vector_loop_bounded(nest, limits, (begin, end), lanes, unroll, values, run)
+            return vector_loop_within(nest, limits, (begin, end), lanes, unroll, values, run)
 
         def joined(a: list[Value], b: list[Value]) -> list[Value]:
             return self._joined(a, b, count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlo.backend.emitters import comparison, complex_numbers, conversion
 from hlo.backend.emitters.lanes import closed, unsupported
-from hlo.backend.emitters.op_context import OpContext, Special
+from hlo.backend.emitters.op_context import OpContext
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes.types import Lanes, selected
 from hlo.backend.math.complex_term import Complex
@@ -86,16 +86,3 @@ def stochastic_convert(given: OpContext) -> Lanes:
 def copy(given: OpContext) -> Lanes:
     """The number itself."""
     return given.operands[0]
-
-
-SPECIALS: dict[str, Special] = {
-    "compare": compare,
-    "select": select,
-    "clamp": clamp,
-    "complex": complex_,
-    "convert": convert,
-    "bitcast-convert": bitcast_convert,
-    "reduce-precision": reduce_precision,
-    "stochastic-convert": stochastic_convert,
-    "copy": copy,
-}

@@ -1,6 +1,7 @@
 """The emitters of elementwise ops: by opcode, what makes lanes of the result.
 
-An op is a function of each kind of number that it takes, or one that sees all (specials.py).
+An op is a function of each kind of number that it takes, or one that sees all (specials.py). Their
+files are imported by the first program that has one of their ops.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hlo.backend.emitters.op_context import OpContext, Special
-from hlo.backend.lanes.types import Lanes
+from hlo.backend.emitters.op_context import Special
 from hlo.backend.math.term import Term
 from hlo.process.lazy_functions import LazyModule
 
@@ -38,48 +38,16 @@ class ByKind(Struct, frozen=True):
     half: str = ""
 
 
-def _real(opcode: str) -> Callable[..., Term]:
-    """One of functions.py, which is imported when a program first has such an op."""
+def _complex_functions() -> ModuleType:
+    from hlo.backend.emitters import complex_functions
 
-    def applied(*operands: Term) -> Term:
-        from hlo.backend.emitters.functions import function_of
-
-        return function_of(opcode)(*operands)
-
-    return applied
+    return complex_functions
 
 
-def _complex(opcode: str) -> Callable[..., Complex | Term]:
-    """One of complex_functions.py, which is imported for a program's first of complex numbers."""
+def _complex_numbers() -> ModuleType:
+    from hlo.backend.emitters import complex_numbers
 
-    def applied(*operands: Complex) -> Complex | Term:
-        from hlo.backend.emitters.complex_functions import FUNCTIONS
-
-        return FUNCTIONS[opcode](*operands)
-
-    return applied
-
-
-def _pair(opcode: str) -> Callable[..., Complex | Term]:
-    """One of complex_numbers.py, which is imported for a program's first complex number."""
-
-    def applied(*operands: Complex) -> Complex | Term:
-        from hlo.backend.emitters.complex_numbers import ARITHMETIC
-
-        return ARITHMETIC[opcode](*operands)
-
-    return applied
-
-
-def _special(opcode: str) -> Special:
-    """One of specials.py, which is imported when a program first has such an op."""
-
-    def applied(given: OpContext) -> Lanes:
-        from hlo.backend.emitters.specials import SPECIALS
-
-        return SPECIALS[opcode](given)
-
-    return applied
+    return complex_numbers
 
 
 def _floats() -> ModuleType:
@@ -94,10 +62,64 @@ def _integers() -> ModuleType:
     return integers
 
 
+def _specials() -> ModuleType:
+    from hlo.backend.emitters import specials
+
+    return specials
+
+
+def _error_function() -> ModuleType:
+    from hlo.backend.math import error_function
+
+    return error_function
+
+
+def _exponential() -> ModuleType:
+    from hlo.backend.math import exponential
+
+    return exponential
+
+
 def _extremes() -> ModuleType:
     from hlo.backend.math import extremes
 
     return extremes
+
+
+def _hyperbolic() -> ModuleType:
+    from hlo.backend.math import hyperbolic
+
+    return hyperbolic
+
+
+def _inverse_trigonometric() -> ModuleType:
+    from hlo.backend.math import inverse_trigonometric
+
+    return inverse_trigonometric
+
+
+def _logarithm() -> ModuleType:
+    from hlo.backend.math import logarithm
+
+    return logarithm
+
+
+def _power() -> ModuleType:
+    from hlo.backend.math import power
+
+    return power
+
+
+def _remainder() -> ModuleType:
+    from hlo.backend.math import remainder
+
+    return remainder
+
+
+def _roots() -> ModuleType:
+    from hlo.backend.math import roots
+
+    return roots
 
 
 def _rounding() -> ModuleType:
@@ -106,17 +128,40 @@ def _rounding() -> ModuleType:
     return rounding
 
 
-floats, integers = LazyModule(_floats), LazyModule(_integers)
-extremes, rounding = LazyModule(_extremes), LazyModule(_rounding)
+def _trigonometric() -> ModuleType:
+    from hlo.backend.math import trigonometric
+
+    return trigonometric
+
+
+complex_functions = LazyModule(_complex_functions)
+complex_numbers = LazyModule(_complex_numbers)
+floats = LazyModule(_floats)
+integers = LazyModule(_integers)
+specials = LazyModule(_specials)
+error_function = LazyModule(_error_function)
+exponential = LazyModule(_exponential)
+extremes = LazyModule(_extremes)
+hyperbolic = LazyModule(_hyperbolic)
+inverse_trigonometric = LazyModule(_inverse_trigonometric)
+logarithm = LazyModule(_logarithm)
+power = LazyModule(_power)
+remainder = LazyModule(_remainder)
+roots = LazyModule(_roots)
+rounding = LazyModule(_rounding)
+trigonometric = LazyModule(_trigonometric)
 
 EMITTERS: dict[str, ByKind | Special] = {
     "abs": ByKind(
-        real=Term.abs, integer=integers.magnitude, complex_=_complex("abs"), on_sign="and"
+        real=Term.abs,
+        integer=integers.magnitude,
+        complex_=complex_functions.magnitude,
+        on_sign="and",
     ),
     "negate": ByKind(
-        real=Term.__neg__, integer=integers.negate, complex_=_pair("negate"), on_sign="xor"
+        real=Term.__neg__, integer=integers.negate, complex_=complex_numbers.negate, on_sign="xor"
     ),
-    "sign": ByKind(real=floats.sign, integer=integers.sign, complex_=_complex("sign")),
+    "sign": ByKind(real=floats.sign, integer=integers.sign, complex_=complex_functions.sign),
     "not": ByKind(integer=integers.complement, pred=integers.complement),
     "popcnt": ByKind(integer=integers.popcnt),
     "count-leading-zeros": ByKind(integer=integers.count_leading_zeros),
@@ -125,53 +170,55 @@ EMITTERS: dict[str, ByKind | Special] = {
     "round-nearest-even": ByKind(real=rounding.nearest),
     "round-nearest-afz": ByKind(real=rounding.away),
     "is-finite": ByKind(real=floats.is_finite),
-    "real": ByKind(real=floats.real, complex_=_pair("real")),
-    "imag": ByKind(real=floats.imag, complex_=_pair("imag")),
-    "exponential": ByKind(real=_real("exponential"), complex_=_complex("exponential")),
+    "real": ByKind(real=floats.real, complex_=complex_numbers.real),
+    "imag": ByKind(real=floats.imag, complex_=complex_numbers.imag),
+    "exponential": ByKind(real=exponential.exp, complex_=complex_functions.exponential),
     "exponential-minus-one": ByKind(
-        real=_real("exponential-minus-one"), complex_=_complex("exponential-minus-one")
+        real=exponential.expm1, complex_=complex_functions.exponential_minus_one
     ),
-    "log": ByKind(real=_real("log"), complex_=_complex("log")),
-    "log-plus-one": ByKind(real=_real("log-plus-one"), complex_=_complex("log-plus-one")),
-    "logistic": ByKind(real=_real("logistic"), complex_=_complex("logistic")),
-    "sqrt": ByKind(real=Term.sqrt, complex_=_complex("sqrt")),
-    "rsqrt": ByKind(real=_real("rsqrt"), complex_=_complex("rsqrt")),
-    "cbrt": ByKind(real=_real("cbrt")),
-    "erf": ByKind(real=_real("erf")),
-    "sine": ByKind(real=_real("sine"), complex_=_complex("sine")),
-    "cosine": ByKind(real=_real("cosine"), complex_=_complex("cosine")),
-    "tan": ByKind(real=_real("tan"), complex_=_complex("tan")),
-    "sinh": ByKind(real=_real("sinh"), complex_=_complex("sinh")),
-    "cosh": ByKind(real=_real("cosh"), complex_=_complex("cosh")),
-    "tanh": ByKind(real=_real("tanh"), complex_=_complex("tanh")),
-    "asin": ByKind(real=_real("asin"), complex_=_complex("asin")),
-    "acos": ByKind(real=_real("acos"), complex_=_complex("acos")),
-    "asinh": ByKind(real=_real("asinh"), complex_=_complex("asinh")),
-    "acosh": ByKind(real=_real("acosh"), complex_=_complex("acosh")),
-    "atanh": ByKind(real=_real("atanh"), complex_=_complex("atanh")),
+    "log": ByKind(real=logarithm.log, complex_=complex_functions.log),
+    "log-plus-one": ByKind(real=logarithm.log1p, complex_=complex_functions.log_plus_one),
+    "logistic": ByKind(real=exponential.logistic, complex_=complex_functions.logistic),
+    "sqrt": ByKind(real=Term.sqrt, complex_=complex_functions.sqrt),
+    "rsqrt": ByKind(real=roots.rsqrt, complex_=complex_functions.rsqrt),
+    "cbrt": ByKind(real=roots.cbrt),
+    "erf": ByKind(real=error_function.erf),
+    "sine": ByKind(real=trigonometric.sin, complex_=complex_functions.sine),
+    "cosine": ByKind(real=trigonometric.cos, complex_=complex_functions.cosine),
+    "tan": ByKind(real=trigonometric.tan, complex_=complex_functions.tan),
+    "sinh": ByKind(real=hyperbolic.sinh, complex_=complex_functions.sinh),
+    "cosh": ByKind(real=hyperbolic.cosh, complex_=complex_functions.cosh),
+    "tanh": ByKind(real=exponential.tanh, complex_=complex_functions.tanh),
+    "asin": ByKind(real=inverse_trigonometric.asin, complex_=complex_functions.asin),
+    "acos": ByKind(real=inverse_trigonometric.acos, complex_=complex_functions.acos),
+    "asinh": ByKind(real=hyperbolic.asinh, complex_=complex_functions.asinh),
+    "acosh": ByKind(real=hyperbolic.acosh, complex_=complex_functions.acosh),
+    "atanh": ByKind(real=hyperbolic.atanh, complex_=complex_functions.atanh),
     "add": ByKind(
         real=Term.__add__,
         integer=integers.arithmetic.of("add"),
         pred=integers.arithmetic.of("or"),
-        complex_=_pair("add"),
+        complex_=complex_numbers.add,
         half="fadd",
     ),
     "multiply": ByKind(
         real=Term.__mul__,
         integer=integers.arithmetic.of("mul"),
         pred=integers.arithmetic.of("and"),
-        complex_=_pair("multiply"),
+        complex_=complex_numbers.multiply,
         half="fmul",
     ),
     "subtract": ByKind(
         real=Term.__sub__,
         integer=integers.arithmetic.of("sub"),
-        complex_=_pair("subtract"),
+        complex_=complex_numbers.subtract,
         half="fsub",
     ),
-    "divide": ByKind(real=Term.__truediv__, integer=integers.divide, complex_=_complex("divide")),
-    "remainder": ByKind(real=_real("remainder"), integer=integers.remainder),
-    "power": ByKind(real=_real("power"), integer=integers.power, complex_=_complex("power")),
+    "divide": ByKind(
+        real=Term.__truediv__, integer=integers.divide, complex_=complex_functions.divide
+    ),
+    "remainder": ByKind(real=remainder.remainder, integer=integers.remainder),
+    "power": ByKind(real=power.power, integer=integers.power, complex_=complex_functions.power),
     "maximum": ByKind(
         real=extremes.maximum,
         narrow=extremes.narrow_maximum,
@@ -187,15 +234,15 @@ EMITTERS: dict[str, ByKind | Special] = {
     "shift-left": ByKind(integer=integers.shift_left),
     "shift-right-arithmetic": ByKind(integer=integers.shift_right_arithmetic),
     "shift-right-logical": ByKind(integer=integers.shift_right_logical),
-    "atan2": ByKind(real=_real("atan2"), complex_=_complex("atan2")),
+    "atan2": ByKind(real=inverse_trigonometric.atan2, complex_=complex_functions.atan2),
     "mulhi": ByKind(integer=integers.mulhi),
-    "compare": _special("compare"),
-    "select": _special("select"),
-    "clamp": _special("clamp"),
-    "complex": _special("complex"),
-    "convert": _special("convert"),
-    "bitcast-convert": _special("bitcast-convert"),
-    "reduce-precision": _special("reduce-precision"),
-    "stochastic-convert": _special("stochastic-convert"),
-    "copy": _special("copy"),
+    "compare": specials.compare,
+    "select": specials.select,
+    "clamp": specials.clamp,
+    "complex": specials.complex_,
+    "convert": specials.convert,
+    "bitcast-convert": specials.bitcast_convert,
+    "reduce-precision": specials.reduce_precision,
+    "stochastic-convert": specials.stochastic_convert,
+    "copy": specials.copy,
 }

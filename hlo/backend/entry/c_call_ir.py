@@ -32,8 +32,8 @@ from hlo.backend.ir.procedure import Procedure, Unit
 from hlo.backend.ir.words import Word
 from hlo.backend.isa import processor
 from hlo.backend.planning.slots import SLOT_HOST_LOOPS
+from hlo.machine import ALIGNMENT
 
-ALIGNMENT = 64  # Of the arena and of constants, in bytes.
 # What the function returns: all went well, an address is null, the arena is not aligned, arrays
 # have sizes that the program does not allow, the processor is none of the machines.
 FINE, NO_ADDRESS, NOT_ALIGNED, NOT_ALLOWED, NO_MACHINE = 0, 1, 2, 3, 4

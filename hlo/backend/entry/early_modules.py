@@ -39,7 +39,9 @@ MODULE_US = 12_000
 
 
 class Begun(Struct, frozen=True, eq=False):
-    """modules: those that are there; names: of all that they define; lines: of their kernels.
+    """Modules of kernels whose code is being made already.
+
+    modules: those that are there; names: of all that they define; lines: of their kernels.
     known: what kernels became that may have to stop.
     """
 

@@ -41,6 +41,7 @@ from hlo.backend.planning.program import (
     nested,
 )
 from hlo.backend.planning.slots import HEADER_SLOTS
+from hlo.machine import ALIGNMENT, aligned
 
 MOST_STEPS = 200
 MOST_LINES = 3600  # The most lines of all inlined kernels together.
@@ -63,7 +64,7 @@ def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:
     count = 0
     slots = sum(count for _, count in rows((loop,)))
     local = local_allocations(program, loop, uses)
-    size_bytes = sum(-(-program.plan.allocations[n].size // 64) * 64 for n in local)
+    size_bytes = sum(aligned(program.plan.allocations[n].size) for n in local)
     if size_bytes > LOCAL_BYTES or slots > MOST_SLOTS:
         return False
     for count, step in enumerate(nested((loop,))):
@@ -223,7 +224,7 @@ class LoopFunction(Struct):
             return self.p.symbol(f"{self.name}.c{number}")
         if number not in self._addresses:
             size = max(1, self.program.plan.allocations[number].size)
-            self._addresses[number] = self.p.stack(f"[{size} x i8]", 64)
+            self._addresses[number] = self.p.stack(f"[{size} x i8]", ALIGNMENT)
         return self._addresses[number]
 
     def _row(self, step: KernelStep) -> Word:

@@ -30,8 +30,11 @@ _SIGNAL_BYTES = 128  # Room for a set of signals.
 
 
 class Crew:
-    """limit: threads that calls use at most, 0: not known yet; made: workers; making: whether a
-    thread makes some."""
+    """The words of memory by which an object's threads know each other.
+
+    limit: threads that calls use at most, 0: not known yet; made: workers; making: whether a
+    thread makes some.
+    """
 
     limit = Field(0, "i32")
     made = Field(4, "i32")

@@ -145,7 +145,10 @@ def _long(loops: Iterable[_Loop]) -> list[_Loop]:
 
 
 class _Polling:
-    """functions: those of one kernel, by name. known: of functions that several kernels call."""
+    """Questions put into the loops of kernels and of what they call.
+
+    functions: those of one kernel, by name. known: of functions that several kernels call.
+    """
 
     def __init__(self, functions: dict[str, Kernel], known: Known) -> None:
         self.functions = functions

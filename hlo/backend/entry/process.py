@@ -1,5 +1,4 @@
-"""The functions that all programs of a process share, as their callers know them: symbols,
-prototypes and words of memory.
+"""The functions that all programs of a process share: symbols, prototypes, words of memory.
 
 Who writes them: call_ir.py, block_ir.py, scalar_ir.py, run_ir.py, call_list_ir.py, pool_ir.py and
 pool_interface_ir.py, none of which is needed where their objects were kept.

@@ -52,7 +52,9 @@ class Data(Struct, frozen=True):
 
 
 class Function(Struct, eq=False, dict=True, kw_only=True):
-    """records: of the body, one a line. symbol: KERNEL of what is renamed where it is placed in a
+    """A function of LLVM IR as records.
+
+    records: of the body, one a line. symbol: KERNEL of what is renamed where it is placed in a
     module. attributes: such as "nounwind"; linkage: "internal" or none. ends_line: whether the text
     ends with a line's end. is_library: whether its symbol says all of it, on one machine: kernels
     of all programs have the same.

@@ -19,16 +19,22 @@ from hlo.backend.ir.records import Branch
 
 
 class Work(Struct, frozen=True):
-    """All units of a kernel together. instructions: multiply-adds of whole vectors, or what takes
-    as long; chain: of them, those of which each waits for the one before; tiles: products of two
-    tiles on matrix units; cycles: what code takes beside these (backend/code_work.py); sums:
-    vectors that are stored. copied: bytes that units read to pack for themselves; fetched: the same
-    of what was asked for ahead; packed: instructions on vectors that this takes; shared,
-    shared_packed: of what `runs` of units have packed, each before its first unit. moved: bytes
-    that are read where they lie; again: those that a loop reads once more, and how many lie between
-    the two times; streamed: that come and leave meanwhile, of results, which are read and written,
-    and of rows that are asked for ahead; handed: bytes that are written for kernels of which each
-    thread reads them; reach: all that is worked on.
+    """What all units of a kernel together do, of which an estimate is made (ir/work.py).
+
+    instructions: multiply-adds of whole vectors, or what takes as long.
+    chain: of them, those of which each waits for the one before.
+    tiles: products of two tiles on matrix units.
+    cycles: what code takes beside these (backend/code_work.py).
+    sums: vectors that are stored.
+    copied: bytes that units read to pack for themselves; fetched: the same of what was asked for
+    ahead; packed: instructions on vectors that this takes.
+    shared, shared_packed: of what `runs` of units have packed, each before its first unit.
+    moved: bytes that are read where they lie.
+    again: those that a loop reads once more, and how many lie between the two times.
+    streamed: that come and leave meanwhile, of results, which are read and written, and of rows
+    that are asked for ahead.
+    handed: bytes that are written for kernels of which each thread reads them.
+    reach: all that is worked on.
     is_stream: whether what is moved comes in long runs, which processors foresee.
     """
 
@@ -52,7 +58,9 @@ class Work(Struct, frozen=True):
 
 
 class Kernel(Struct, frozen=True):
-    """function: named @KERNEL (renamed when it is placed in a module), so that equal texts are
+    """A loop nest as a function, and what planning has to know of it.
+
+    function: named @KERNEL (renamed when it is placed in a module), so that equal texts are
     equal kernels and are compiled once.
 
     declarations: lines that it needs beside it (`declare ...`); globals: functions and data.

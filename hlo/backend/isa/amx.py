@@ -40,7 +40,9 @@ _STORED = f"{_X86}tilestored"
 
 
 class TileProduct(Struct, frozen=True):
-    """instruction: its name; lhs, rhs: what it multiplies, as many bits each; sums: LLVM's type of
+    """An instruction that multiplies tiles and adds the products up.
+
+    instruction: its name; lhs, rhs: what it multiplies, as many bits each; sums: LLVM's type of
     one of them. asks: whether the system, Linux, wants to be asked for tiles.
     """
 

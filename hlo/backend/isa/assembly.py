@@ -18,7 +18,9 @@ _ZEROING = "{%k1}{z}"
 
 
 class Assembly(Struct, frozen=True):
-    """wide: what LLVM calls a vector register, ymm or zmm; kind: s or d, the type of its lanes.
+    """How x86's assembly writes tiles of sums on vectors of one width.
+
+    wide: what LLVM calls a vector register, ymm or zmm; kind: s or d, the type of its lanes.
     product, sum: instructions that add a product, and what lies in memory, to a register, where
     these are not those of floats. is_turned: whether products take the broadcast number last.
     is_ordered: whether its factors are of two kinds.

@@ -35,12 +35,16 @@ VEX = "{vex} "
 
 
 class DotProduct(Struct, frozen=True):
-    """element, other: of lhs's words, and of rhs's where they differ; sums: LLVM's type of one;
-    intrinsic: LLVM's name of the instruction, on operands of this type; adds: whether it adds to a
-    sum itself. assembly: what tiles of such sums may be written in. is_turned: whether the
-    instruction takes rhs first. aside: registers that tiles leave to words on their way, where the
-    instruction takes these from vectors alone. rows: of lhs that a product takes at once, and
-    columns for each of its lanes that are as many. word_bits: of a word.
+    """An instruction that multiplies words element by element and adds the products up.
+
+    element, other: of lhs's words, and of rhs's where they differ. word_bits: of a word.
+    sums: LLVM's type of one. intrinsic: LLVM's name of the instruction, on operands of this type.
+    adds: whether it adds to a sum itself.
+    assembly: what tiles of such sums may be written in.
+    is_turned: whether the instruction takes rhs first.
+    aside: registers that tiles leave to words on their way, where the instruction takes these from
+    vectors alone.
+    rows: of lhs that a product takes at once, and columns for each of its lanes that are as many.
     """
 
     element: DType

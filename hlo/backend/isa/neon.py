@@ -1,5 +1,4 @@
-"""NEON: 64-bit Arm's vectors of 16 bytes; with FP16, BF16, DotProd,
-I8MM.
+"""NEON: 64-bit Arm's vectors of 16 bytes; with FP16, BF16, DotProd, I8MM.
 
 Many questions have their best answer in what LLVM makes of its own instructions: bf16's upper
 halves are shll and shrn or uzp2, a NaN's code is fcmeq, orr and bit, maximum is fmax (nobody asks

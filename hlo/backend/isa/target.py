@@ -35,17 +35,21 @@ class Made(Struct, eq=False):
 
 
 class Target(Struct, frozen=True):
-    """mode: "strict" or "fast", HLO's numerics modes. debug_locations: lines of IR say which
-    instruction they come from. schedules: takes those of the kernels that are made, where somebody
-    asks for them.
-    fills: whether what loads the code fills its tables (ir/table_filling.py). is_small: whether
-    little code is worth more than fast code, where results do not depend on it. runs_once: whether
-    a run of the program runs it once at the most. seeks_lapack:
-    whether LAPACK's routines have to be found in this process; else whoever links the code has
-    them all. is_alone: whether one thread runs all of it: what only several make fast is left out,
-    where results do not depend on it. is_bounded: whether what instructions say of bounded
-    dimensions is so: of a block's alone. on_doubles: whether products of narrower floats are summed
-    as doubles, none of which is subnormal. made: the kernels of the program so far.
+    """A machine, and how code is made for it.
+
+    mode: "strict" or "fast", HLO's numerics modes.
+    debug_locations: lines of IR say which instruction they come from.
+    schedules: takes those of the kernels that are made, where somebody asks for them.
+    fills: whether what loads the code fills its tables (ir/table_filling.py).
+    is_small: whether little code is worth more than fast code, where results do not depend on it.
+    runs_once: whether a run of the program runs it once at the most.
+    seeks_lapack: whether LAPACK's routines have to be found in this process; else whoever links the
+    code has them all.
+    is_alone: whether one thread runs all of it: what only several make fast is left out, where
+    results do not depend on it.
+    is_bounded: whether what instructions say of bounded dimensions is so: of a block's alone.
+    on_doubles: whether products of narrower floats are made of doubles, none of which is subnormal.
+    made: the kernels of the program so far.
     """
 
     machine: Machine

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Writer
 
+CHECKED_AT_ONCE = 1 << 14  # Numbers that a unit checks.
 FLAG_BYTES = 1  # Of what a check answers: 0 unless it found what it looks for.
 
 

@@ -19,13 +19,13 @@ from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.kept import KeptBlock, KeptStrip, kept_of
 from hlo.backend.kernels.prefetching import fetched, prefetch_rows
 from hlo.backend.kernels.stored import memory_of, place_of, store
-from hlo.backend.lanes.lane_loops import (
-    lane_loop,
-    lane_loop_between,
-    lane_loop_within,
-    masked_loop,
-)
 from hlo.backend.lanes.row_stores import store_all
+from hlo.backend.lanes.vector_loops import (
+    masked_loop,
+    vector_loop,
+    vector_loop_between,
+    vector_loop_within,
+)
 from hlo.backend.loops.domain import is_within, traced
 from hlo.backend.loops.nest_schedule import NestSchedule
 from hlo.backend.loops.outputs import Output
@@ -206,16 +206,16 @@ class _Lowering:
         elif axis.tail is Tail.PREDICATED:
             masked_loop(nest, low, high, (0, length), lanes, body, unroll)
         elif bounds is not None:
-            lane_loop_within(nest, (0, length), bounds, lanes, unroll, [], static)
+            vector_loop_within(nest, (0, length), bounds, lanes, unroll, [], static)
         elif limits is None:
             shortens = axis.tail is Tail.SHORT
-            lane_loop(nest, 0, length, lanes, unroll, [], static, shortens=shortens)
+            vector_loop(nest, 0, length, lanes, unroll, [], static, shortens=shortens)
         else:
             rest = None
             if axis.tail_step:
                 own = min(lanes, axis.tail_step)
                 rest = own, axis.tail_step // own
-            lane_loop_between(nest, low, high, (0, length), lanes, unroll, body, rest=rest)
+            vector_loop_between(nest, low, high, (0, length), lanes, unroll, body, rest=rest)
 
     def _overlapping(
         self, axis: Axis, low: Value, high: Value, body: Callable[[list[Expr]], None]

@@ -20,8 +20,8 @@ from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.carried_sums import Carried, carried_of
 from hlo.backend.kernels.stored import store
 from hlo.backend.lanes import access, types
-from hlo.backend.lanes.lane_loops import fixed
 from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.backend.lanes.vector_loops import fixed
 from hlo.backend.loops.choose_scan import ScanSchedule
 from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.schedule import Direction

@@ -16,8 +16,8 @@ from hlo.backend.kernels.carried_sums import Carried
 from hlo.backend.kernels.thread_memory import thread_memory
 from hlo.backend.lanes import access, types
 from hlo.backend.lanes.access import Memory
-from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_between
 from hlo.backend.lanes.types import Lanes
+from hlo.backend.lanes.vector_loops import vector_loop, vector_loop_between
 from hlo.backend.loops.nest_schedule import NestSchedule, Streamed, Walk
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Index
@@ -150,14 +150,14 @@ class _Columns(Struct):
         if self.limits is not None:
             rest = (lanes, 1) if length % vector.step else None
             span = (0, length)
-            lane_loop_between(nest, *self.limits, span, lanes, unroll, body, rest=rest)
+            vector_loop_between(nest, *self.limits, span, lanes, unroll, body, rest=rest)
             return
 
         def static(variables: list[Expr], carried: list[Value]) -> list[Value]:
             body(variables)
             return carried
 
-        lane_loop(nest, 0, length, lanes, unroll, [], static)
+        vector_loop(nest, 0, length, lanes, unroll, [], static)
 
     def at(self, index: Index, column: Expr) -> Index:
         """A reduction's index at a column."""

@@ -1,5 +1,4 @@
-"""Small tables: elements of which a few registers hold all that lanes choose from are read by
-permutations.
+"""Small tables: what lanes choose from a few registers is picked by permutations, not gathered.
 
     lanes of table[row + index]  =  picked(registers of the row, index)
 

@@ -1,5 +1,4 @@
-"""Compilation cache: what a module compiled to, kept on disk, found again before any pass or stage
-runs.
+"""Compilation cache: what a module compiled to, on disk, found before any pass or stage runs.
 
     Module, options --key--> name; name --load--> link table and object code
 

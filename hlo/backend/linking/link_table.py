@@ -27,7 +27,9 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class LinkTable(Struct, frozen=True):
-    """arena: (slot, offset, allocation); allocations: (allocation, bytes); fixed: (slot, number of
+    """What linking needs of a program, by slots of its table.
+
+    arena: (slot, offset, allocation); allocations: (allocation, bytes); fixed: (slot, number of
     the constant); arguments, results: (slot, number of the leaf). constants: their arrays, bytes
     only. calls: of a listed program, (symbol, slot, units) of each kernel that it runs.
     """

@@ -12,9 +12,9 @@ from hlo.backend.linking.link_table import LinkTable
 from hlo.backend.planning.allocations import AllocationKind
 from hlo.backend.planning.constants import constants
 from hlo.backend.planning.memory import memory_report
-from hlo.backend.planning.packing import aligned
 from hlo.backend.planning.program import Program, kernel_steps
 from hlo.backend.planning.slots import HEADER_SLOTS
+from hlo.machine import aligned
 
 
 def link_table(program: Program) -> LinkTable:

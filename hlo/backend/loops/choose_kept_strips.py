@@ -22,6 +22,7 @@ from hlo.indexing.affine import Index
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
+from hlo.machine import aligned
 
 _LEFT = Leaf(dt.F32, 0)  # Stands for a value that an earlier stage has left in memory.
 
@@ -75,7 +76,7 @@ def _offsets(
     total, most = 0, schedule.machine.second_cache.bytes // 2
     for instruction in wanted:
         dtype = _kept_type(instruction)
-        size_bytes = -(-size * dtype.item_bytes // 64) * 64
+        size_bytes = aligned(size * dtype.item_bytes)
         free = (
             place
             for place, others in held.items()

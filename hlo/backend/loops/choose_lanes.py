@@ -1,5 +1,6 @@
-"""Which loop lanes run over: what reductions keep, rows, or inside of the reductions; tiles to be
-turned.
+"""Which loop lanes run over: what reductions keep, rows, or inside of the reductions.
+
+And the tiles that are turned.
 
 NestSchedule of serial axes --choose_lanes--> one with a vector axis, or with none
 """

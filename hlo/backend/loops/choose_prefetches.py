@@ -34,7 +34,7 @@ from hlo.indexing.queries import result_dims
 from hlo.ir.instruction import Instruction
 from hlo.machine import Machine
 
-_SHORT_ROW_BYTES = 2048  # Half a page: what a processor's prefetcher does not run through.
+_SHORT_ROW = 0.5  # Of a page: what a processor's prefetcher does not run through.
 _LONG_ROWS = 2  # Rows of so many times what is awaited at once are long.
 
 
@@ -118,7 +118,7 @@ def _in_strided_rows(schedule: NestSchedule) -> Iterator[Ahead]:
     """Short rows that are written apart from each other, as parts of longer ones: few stores can
     wait for their lines. Rows that are read so gain nothing.
     """
-    domain = schedule.domain
+    domain, machine = schedule.domain, schedule.machine
     if schedule.vector is None or not schedule.loops or schedule.stages:
         return
     row, lane = domain.variables[schedule.loops - 1], domain.variables[-1]
@@ -130,9 +130,9 @@ def _in_strided_rows(schedule: NestSchedule) -> Iterator[Ahead]:
         step_bytes = (place.coefficient(row) or 0) * group_bytes
         if output.update is not None or place.coefficient(lane) != 1:
             continue
-        if abs(step_bytes) <= row_bytes or row_bytes > _SHORT_ROW_BYTES:
+        if abs(step_bytes) <= row_bytes or row_bytes > _SHORT_ROW * machine.cycles.page_bytes:
             continue
-        rows = -(-schedule.machine.rates.awaited_bytes // row_bytes)
+        rows = -(-machine.rates.awaited_bytes // row_bytes)
         if rounds >= 2 * rows:
             yield _written(output, place, rows * step_bytes)
 

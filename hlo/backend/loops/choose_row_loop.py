@@ -30,6 +30,7 @@ from hlo.backend.loops.schedule import (
     Tail,
     axis_name,
 )
+from hlo.backend.loops.trace import MOST_OPS
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
 from hlo.ir.instruction import Instruction
@@ -40,12 +41,14 @@ _UNITS = 8  # As many as threads share evenly: a row's parts come from memory at
 # The most vectors of a unit that computes little, and the most that their code may weigh: of an
 # average over 500 rows of 4 KiB, a page each, 16 take 0.55 of the time of 4.
 _MOST_WIDE, _WIDE_WEIGHT = 16, 64
-_MOST_OPS = 10  # The most additions that one op counts for in a loop's work.
 
 
 class RowLoopSchedule(Struct, frozen=True):
-    """loop: the while, what is known of it and how many trips it takes; across: the axis of its
-    lanes, a unit each round."""
+    """How a loop over rows runs, lanes each by themselves.
+
+    loop: the while, what is known of it and how many trips it takes; across: the axis of its
+    lanes, a unit each round.
+    """
 
     loop: Instruction
     found: LaneLoop
@@ -60,7 +63,7 @@ class RowLoopSchedule(Struct, frozen=True):
     def flops(self) -> int:
         """Operations of all trips."""
         members = [m for m in elementwise_members(self.loop) if m.shape.dims]
-        ops = sum(min(OPS[m.opcode].cost.operations, _MOST_OPS) for m in members)
+        ops = sum(min(OPS[m.opcode].cost.operations, MOST_OPS) for m in members)
         return self.trips * ops * self.across.extent
 
     def index(self, position: Expr) -> Index:

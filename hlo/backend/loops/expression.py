@@ -79,12 +79,16 @@ def moved_as(dtype: DType) -> DType:
 
 
 class Expression:
-    """leaves: the values that are in memory; bound: a called computation's parameters -> what they
-    stand for. entered: the computations that are the kernel's own, of which it hands on the root
-    alone. is_raw: elements are moved only, so that they are seen as their bits. runs_once:
-    whether a run of the program computes each of them once at the most. underflows_in: the
-    computation that the kernel's instruction stands in, if its products may be subnormal, and keep
-    the machine waiting. is_careful: whether the kernel runs where some have been.
+    """What a kernel computes, and which of its values are in memory.
+
+    leaves: the values that are in memory.
+    bound: a called computation's parameters -> what they stand for.
+    entered: the computations that are the kernel's own, of which it hands on the root alone.
+    is_raw: elements are moved only, so that they are seen as their bits.
+    runs_once: whether a run of the program computes each of them once at the most.
+    underflows_in: the computation that the kernel's instruction stands in, if its products may be
+    subnormal, and keep the machine waiting.
+    is_careful: whether the kernel runs where some have been.
     """
 
     def __init__(self, target: Target) -> None:

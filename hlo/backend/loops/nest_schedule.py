@@ -20,7 +20,7 @@ from hlo.backend.loops.schedule import Axis, Role, Source, Tail, axis_name
 from hlo.indexing.affine import Expr, Index, Variable
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.machine import Machine
+from hlo.machine import Machine, aligned
 
 LIGHT = 60  # Expressions up to this weight may be written several times.
 UNITS = 64  # Parallel units that are enough for any machine.
@@ -104,16 +104,21 @@ _MOST_BRANCHED = 3
 
 
 class NestSchedule(Struct, frozen=True, eq=False):
-    """The axes of a domain's loops, the outermost first; a loop that is split has several.
+    """How the loops of a domain run: their axes, the outermost first, and what goes with them.
 
-    lanes: of a full vector here. source: how lanes read what they reduce. keeps: what a stage
-    leaves for others; stages: what each of several loops over the innermost axis leaves, the last
-    one stores; walks: reductions that go through memory row by row. reductions: with their indices,
-    in order, as each is made where its index is known; ahead: what the stage that stores asks for,
-    fetched: what the last reduction does. remarks: why, one for each decision. is_small: whether
-    little code is worth more than fast code. has_masks: whether loads and stores take some lanes
-    alone. masks_all: not where they do, but none of elements as narrow as many that are read or
-    stored: each is behind a branch then. apart: leaves over which no result may lie (in_place.py).
+    lanes: of a full vector here. axes: a loop that is split has several.
+    source: how lanes read what they reduce.
+    keeps: what a stage leaves for others.
+    stages: what each of several loops over the innermost axis leaves; the last one stores.
+    walks: reductions that go through memory row by row.
+    reductions: with their indices, in order, as each is made where its index is known.
+    ahead: what the stage that stores asks for. fetched: what the last reduction asks for.
+    remarks: why, one for each decision.
+    is_small: whether little code is worth more than fast code.
+    has_masks: whether loads and stores take some lanes alone.
+    masks_all: not where they do, but none of elements as narrow as many that are read or stored:
+    each is behind a branch then.
+    apart: leaves over which no result may lie (in_place.py).
     """
 
     machine: Machine
@@ -234,7 +239,7 @@ class NestSchedule(Struct, frozen=True, eq=False):
     @property
     def kept_bytes(self) -> int:
         """Of what a strip keeps, in one piece of memory: the end of the last value, in lines."""
-        return max((k.offset + -(-k.size_bytes // 64) * 64 for k in self.keeps), default=0)
+        return max((k.offset + aligned(k.size_bytes) for k in self.keeps), default=0)
 
     # -- changes -----------------------------------------------------------------------------
 

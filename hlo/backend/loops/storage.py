@@ -10,9 +10,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hlo.backend.loops.schedule import Storage
+from hlo.machine import aligned
 
 STACK_BYTES = 64 * 1024  # The most that one function keeps on its stack.
-ALIGNMENT = 64
 
 
 class StorageUse(Struct):
@@ -22,8 +22,8 @@ class StorageUse(Struct):
 
     def next(self, size_bytes: int) -> Storage:
         """Where the next memory lies, of so many bytes."""
-        aligned = -(-size_bytes // ALIGNMENT) * ALIGNMENT
-        if self.stack_bytes + aligned > STACK_BYTES:
+        stack_bytes = self.stack_bytes + aligned(size_bytes)
+        if stack_bytes > STACK_BYTES:
             return Storage.SCRATCH
-        self.stack_bytes += aligned
+        self.stack_bytes = stack_bytes
         return Storage.STACK

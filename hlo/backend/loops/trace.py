@@ -31,7 +31,7 @@ from hlo.ir.shape import Shape
 from hlo.ops.movement import IotaAttributes
 from hlo.ops.table import OPS, Trait, has_trait
 
-_MOST_OPS = 10  # The most additions that one op counts for in a loop's work.
+MOST_OPS = 10  # The most additions that one op counts for in a loop's work.
 
 
 class Read(Struct, frozen=True):
@@ -55,11 +55,17 @@ class Around(Struct, frozen=True):
 
 
 class Trace(Struct):
-    """values: indices that are themselves values (iota, counters). ops: elementwise ops met, each
-    once per index; heavy: those of them that cost more than a few cycles; rounded_at: those of the
-    others that round to a narrow type. work: operations for every value of an index. carried:
-    numbers of an element that whiles keep from trip to trip; is_open: whether nobody knows how many
-    trips one has. drawn: where random numbers are, of which several in a row are made at once."""
+    """What is read and computed for an element of an expression.
+
+    values: indices that are themselves values (iota, counters).
+    ops: elementwise ops met, each once per index.
+    heavy, heavy_at: those of them that cost more than a few cycles.
+    rounded_at: those of the others that round to a narrow type.
+    work: operations for every value of an index.
+    carried: numbers of an element that whiles keep from trip to trip. is_open: whether nobody knows
+    how many trips one has.
+    drawn: where random numbers are, of which several in a row are made at once.
+    """
 
     reads: list[Read] = field(default_factory=list)
     values: list[Expr] = field(default_factory=list)
@@ -106,7 +112,10 @@ def trace(expression: Expression, roots: list[tuple[Instruction, Index, Path]]) 
 
 
 class _Tracer:
-    """stack: expressions still to be looked at, with the reductions around them."""
+    """The walk through an expression that a trace comes from.
+
+    stack: expressions still to be looked at, with the reductions around them.
+    """
 
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
@@ -143,7 +152,7 @@ class _Tracer:
         chain = chain_to(self.expression, instruction)
         cost = OPS[instruction.opcode].cost
         is_heavy = chain is not None or cost.is_high
-        self.found.work.append((_MOST_OPS if chain else min(cost.operations, _MOST_OPS), index))
+        self.found.work.append((MOST_OPS if chain else min(cost.operations, MOST_OPS), index))
         if is_heavy:
             self.found.heavy += 1
             self.found.heavy_at.setdefault(instruction, []).append(index)
@@ -194,7 +203,7 @@ class _Tracer:
                 self._while(instruction, index, reduced)
             case "rng-bit-generator":
                 self.found.values += index
-                self.found.work.append((_MOST_OPS, index))
+                self.found.work.append((MOST_OPS, index))
                 self.found.drawn.append(index)
                 self.stack.append((operands[0], _anywhere(operands[0].shape), (), reduced))
             case _:
@@ -219,7 +228,7 @@ class _Tracer:
         self.loops.add((loop, index))
         known, members = counter(loop), elementwise_members(loop)
         trips = ASSUMED_TRIPS if known is None else known.iterations
-        ops = sum(min(OPS[m.opcode].cost.operations, _MOST_OPS) for m in members)
+        ops = sum(min(OPS[m.opcode].cost.operations, MOST_OPS) for m in members)
         self.found.work.append((trips * ops, index))
         self.found.ops += len(members)
         self.found.heavy += sum(OPS[m.opcode].cost.is_high for m in members)

@@ -1,5 +1,6 @@
-"""Functions of f32 lanes by tables: sixteen polynomials, or eight longer ones, in a register per
-coefficient.
+"""Functions of f32 lanes by tables of polynomials, whose coefficients are in a register each.
+
+Sixteen polynomials, or eight longer ones.
 
     |x| = k h + d, |d| <= h/2:  f(x) = f(k h) + d (c1[k] + d (c2[k] + ..)), the sign of x put back
 

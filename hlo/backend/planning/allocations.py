@@ -43,7 +43,9 @@ _READ_ONLY = frozenset(
 
 
 class Allocation(Struct, eq=False):
-    """index: the number of the argument leaf, result leaf or constant leaf that it is.
+    """Memory of one value, or of several one after another.
+
+    index: the number of the argument leaf, result leaf or constant leaf that it is.
 
     start, end: the plan's clock at its first and last use; offset: in the arena.
     result: the result leaf that a donated argument becomes.

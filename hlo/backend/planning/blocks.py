@@ -53,7 +53,6 @@ from hlo.backend.planning.implementations import (
     implement,
     implementations,
 )
-from hlo.backend.planning.packing import aligned
 from hlo.backend.planning.program import Program
 from hlo.backend.planning.schedule import schedule
 from hlo.backend.planning.slots import HEADER_SLOTS
@@ -61,7 +60,7 @@ from hlo.backend.planning.steps import program_of
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.machine import Machine
+from hlo.machine import Machine, aligned
 
 MOST_CONSTANT_BYTES = 4096
 MOST_SLOTS = 4096  # Addresses in the table of a block, which lies on the stack.

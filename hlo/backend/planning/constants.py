@@ -6,17 +6,20 @@ import numpy as np
 from msgspec import Struct
 
 from hlo.backend.planning.allocations import Allocation, AllocationKind
-from hlo.backend.planning.packing import ALIGNMENT
 from hlo.backend.planning.program import Program
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
+from hlo.machine import ALIGNMENT
 
 SHARED_BYTES = 4096  # Constants up to this size are compared, and equal ones are one array.
 
 
 class Constants(Struct, frozen=True, eq=False):
-    """numbers: which array each constant allocation is; equal small ones are one array."""
+    """The arrays of a plan's constant allocations.
+
+    numbers: which array each constant allocation is; equal small ones are one array.
+    """
 
     numbers: dict[int, int]
     arrays: tuple[np.ndarray, ...]

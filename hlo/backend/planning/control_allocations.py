@@ -1,5 +1,4 @@
-"""Control flow in the buffer plan: loops, branches and calls, and the allocations that they hand
-on."""
+"""Control flow in the buffer plan: the allocations that loops, branches and calls hand on."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Epilogues apart: products that are made with zeros for subnormal numbers, and what is made of
-their results, as kernels of their own.
+"""Epilogues apart: what is made of products with zeros for subnormal numbers, as own kernels.
 
     fusion(x, y), calls={e(dot(x, y))}  =>  d = dot(x, y), fusion(x, y, d), calls={e(d)}
 

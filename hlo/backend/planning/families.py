@@ -1,5 +1,6 @@
-"""Families: the functions that make kernels, by a custom call's target or by the kernel family that
-legality gives another op.
+"""Families: the functions that make an instruction's kernels.
+
+Chosen by a custom call's target, or by the kernel family that legality gives another op.
 
 instruction --kernel_makers--> functions (Instruction, Target) -> kernels or None, in the order
 asked

@@ -21,7 +21,9 @@ def list_order(own: Order, root: Instruction, resolve: Resolve) -> Order:
 
 
 class _ListOrder:
-    """readers: per value who has yet to run; reads: the values of an instruction's operands.
+    """A computation's instructions, put in an order one by one.
+
+    readers: per value who has yet to run; reads: the values of an instruction's operands.
 
     What the root holds has its memory from the beginning: it takes none, and is never freed.
     """

@@ -1,5 +1,4 @@
-"""Packing: an offset in one arena for every allocation, so that allocations in use at one time do
-not meet.
+"""Packing: an offset in one arena for every allocation; those in use at one time do not meet.
 
 Greedy by size, each into the smallest gap that fits between the allocations already placed that are
 in use at the same time (Pisarchyk and Lee 2020, arXiv 2001.03288). Which those are is looked up by
@@ -20,8 +19,8 @@ from itertools import pairwise
 import numpy as np
 
 from hlo.backend.planning.allocations import Allocation, AllocationKind
+from hlo.machine import aligned
 
-ALIGNMENT = 64
 SMALL = 1024
 # So few allocations are each compared with all others, which costs less than finding out which it
 # may meet.
@@ -50,11 +49,6 @@ def place_spares(allocations: Sequence[Allocation]) -> int:
             allocation.offset = end
             end += aligned(allocation.size)
     return end
-
-
-def aligned(size: int) -> int:
-    """The size rounded up to whole cache lines."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _pack_large(allocations: Sequence[Allocation], base: int) -> int:

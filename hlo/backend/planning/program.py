@@ -121,14 +121,16 @@ Step = KernelStep | CopyStep | AlignStep | HostStep | LoopStep | BranchStep | Ca
 
 
 class Program(Struct, frozen=True, eq=False):
-    """table: the allocation of every slot after the header; a negative entry -1-t stands for thread
-    t's scratch memory.
+    """A buffer plan as steps on a table of addresses; each carries its estimate in microseconds.
 
-    kernels: each distinct one once. hosts: the host steps by number. cost_us: a rough estimate of
-    one run; team: who runs its loops, by how much parallel work it holds;
-    watched: whether a run may be so long that it has to be stoppable. routines: the steps that
-    calls run. call_us, share_us: what a call and a thread's part in a loop cost (hlo/machine.py).
-    All steps carry their estimate in microseconds.
+    table: the allocation of every slot after the header; a negative entry -1-t stands for thread
+    t's scratch memory.
+    kernels: each distinct one once. hosts: the host steps by number.
+    cost_us: a rough estimate of one run.
+    team: who runs its loops, by how much parallel work it holds.
+    watched: whether a run may be so long that it has to be stoppable.
+    routines: the steps that calls run.
+    call_us, share_us: what a call and a thread's part in a loop cost (hlo/machine.py).
     """
 
     plan: BufferPlan

@@ -40,7 +40,9 @@ Source = tuple[Instruction, int]  # an instruction that defines a leaf, and the 
 
 
 class Schedule(Struct, frozen=True, eq=False):
-    """orders: per computation, every instruction that runs or stands for a value, in order.
+    """A module with an order of its instructions.
+
+    orders: per computation, every instruction that runs or stands for a value, in order.
 
     invariant: per while body, the leaves of the state that it hands on untouched.
     unread: per while body, those of them that neither it nor the condition looks at.

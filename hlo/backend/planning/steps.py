@@ -50,7 +50,7 @@ from hlo.backend.planning.splitting import (
 )
 from hlo.backend.planning.team import Team
 from hlo.ir.instruction import Instruction
-from hlo.machine import Machine
+from hlo.machine import Machine, aligned
 from hlo.ops.custom_targets import is_handled
 
 # Runs that are estimated to take so long, or have no known length, can be stopped.
@@ -256,7 +256,7 @@ class _Steps:
         chunks = self._chunks(kernel, us, allocations, hot)
         stride = 0
         if kernel.scratch_bytes:
-            self.scratch_bytes = max(self.scratch_bytes, -(-kernel.scratch_bytes // 64) * 64)
+            self.scratch_bytes = max(self.scratch_bytes, aligned(kernel.scratch_bytes))
             threads = self.threads if chunks > 1 else 1
             row = tuple(c for t in range(threads) for c in (*allocations, -1 - t))
             stride = len(allocations) + 1

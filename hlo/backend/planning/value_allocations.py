@@ -1,5 +1,4 @@
-"""Value allocations: where the values of a plan are, where they are wanted, and how they get
-there."""
+"""Value allocations: where values are, where they are wanted, and how they get there."""
 
 from __future__ import annotations
 

@@ -39,7 +39,9 @@ Order = Callable[[Instruction, int], Dims | None]
 
 
 class Operands(Struct, frozen=True, eq=False):
-    """own: fusions that got other operands, with the numbers of these, how many moves stand before
+    """Moves of operands that were taken out of fusions.
+
+    own: fusions that got other operands, with the numbers of these, how many moves stand before
     each, and the attributes that they had. made: what moves operands, by what is moved and how.
     """
 

@@ -62,7 +62,10 @@ def _branches(module: Module) -> set[Computation]:
 
 
 class _Hot(Struct, frozen=True):
-    """index: where each row's 1 stands, beside which dimension `along` is counted."""
+    """A factor whose rows have a single 1 each.
+
+    index: where each row's 1 stands, beside which dimension `along` is counted.
+    """
 
     index: Instruction
     along: int

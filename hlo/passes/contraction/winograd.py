@@ -8,11 +8,11 @@ transformed by one fusion with a result for each place, the kernel by another, a
 third one, whose results are put where they belong.
 
 Numbers grow while they are transformed, and cancel at the end: of a sum of n products of numbers up
-to x and w, the result is off by GROWTH[m] n x w 2^-24 at most, beside what sums of n terms are off
-themselves; a factor of 1 would be the direct sum's (`growth` computes it from the matrices, as
-|A'|^2 |B'|^2 |G|^2 in the norm of row sums). Such bounds are far off: beside f64, on numbers of a
-normal distribution, m = 4 errs six to ten times as much as the direct sum does (root mean square;
-the largest error 17 to 29 times), m = 2 up to twice.
+to x and w, the result is off by growth n x w 2^-24 at most, beside what sums of n terms are off
+themselves; a factor of 1 would be the direct sum's (`Transform.growth` computes it from the
+matrices, as |A'|^2 |B'|^2 |G|^2 in the norm of row sums). Such bounds are far off: beside f64, on
+numbers of a normal distribution, m = 4 errs six to ten times as much as the direct sum does (root
+mean square; the largest error 17 to 29 times), m = 2 up to twice.
 A number that is not finite spreads over the tiles that it is in, and what is finite may overflow
 where the direct sum does not.
 
@@ -102,11 +102,13 @@ TRANSFORMS = (
         ),
     ),
 )  # fmt: skip
-GROWTH = {t.tile: t.growth for t in TRANSFORMS}
 
 
 class Layer(Struct, frozen=True):
-    """images, rows, columns: of the result. before: zeros above and left of the base."""
+    """A convolution's sizes, as its tiles see them.
+
+    images, rows, columns: of the result. before: zeros above and left of the base.
+    """
 
     images: int
     rows: int

@@ -35,7 +35,9 @@ _MOST_CUT = 40  # The most members of a kernel whose loops are cut at the seams 
 
 
 class Group(Struct, eq=False):
-    """roots: the kernel's results, root the first. members: all, roots too, with their axes.
+    """Instructions that become one kernel.
+
+    roots: the kernel's results, root the first. members: all, roots too, with their axes.
 
     order: of loops over the root's dimensions; None where that is as they are.
     While the group grows, outside: the operands of members that are none; length: the instructions

@@ -20,6 +20,7 @@ from typing import Literal
 from hlo.analysis.fusibility import (
     CONTRACTIONS,
     FINISHING,
+    MOST_SEARCHED,
     finishes,
     is_elementwise,
     is_fusible,
@@ -35,6 +36,7 @@ from hlo.analysis.reducers import scanned_dimension
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
+from hlo.machine import COMMON_LANES
 from hlo.ops.table import Trait, has_trait, opcodes
 from hlo.passes.fusion.axes import STAGES, UNKNOWN, Axes, Group, fixed_dims, joint_axes
 from hlo.passes.fusion.repeats import (
@@ -62,10 +64,8 @@ from hlo.passes.remarks import NOT_FUSED, Message, remark
 
 # Elements that one core handles in a few microseconds: parallelism does not matter.
 _SMALL = 16 * 1024
-_MOST_SEARCHED = 64  # Instructions behind a producer that are looked at.
 _MOST_OPERANDS = 60
 _MOST_CONCATENATED = 8
-_LEAST_LANES = 16  # The least last dimension that lanes run over where reductions keep it.
 _MOVING = opcodes(Trait.PICKS | Trait.PERMUTES | Trait.PADS)
 _FINISHING = FINISHING | {"constant"}
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
@@ -208,7 +208,7 @@ def _has_short_dots(contraction: Instruction, group: Group) -> bool:
              for o, side in zip(contraction.operands, ("lhs", "rhs"), strict=True)]  # fmt: skip
     for (vector, contracted), (matrix, across) in (sides, sides[::-1]):
         if vector.rank == len(contracted) == 1 and matrix.rank == 2 and across == (1,):
-            return matrix.dims[1] < _LEAST_LANES * sum(map(op_cost, group.members))
+            return matrix.dims[1] < COMMON_LANES * sum(map(op_cost, group.members))
     return False
 
 
@@ -419,7 +419,7 @@ def _accepts_reduce(group: Group, producer: Instruction, axes: Axes) -> bool:
 def _finishes_reduction(producer: Instruction) -> bool:
     """Whether it is computed from a reduction's results alone, by ops that nothing else uses."""
     top, size = producer, producer.shape.size
-    for _ in range(_MOST_SEARCHED):
+    for _ in range(MOST_SEARCHED):
         if top.opcode == "reduce":
             return top.operands[0].shape.size > size
         inputs = [o for o in top.operands if not is_spread_constant(o)]
@@ -442,7 +442,7 @@ def _reorder(group: Group, producer: Instruction, axes: Axes) -> bool:
     if group.order or group.reductions or group.contraction or not is_elementwise(group.root):
         return False
     last = len(group.dims) - 1
-    if last not in kept or group.dims[last] < _LEAST_LANES:
+    if last not in kept or group.dims[last] < COMMON_LANES:
         return False
     from hlo.passes.fusion.strips import fits_strips  # few programs get so far
 

@@ -15,14 +15,12 @@ from hlo.analysis.fusibility import is_elementwise, op_cost
 from hlo.attributes.slices import slice_dims
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Ints
-from hlo.machine import COMMON
+from hlo.machine import COMMON, COMMON_LANES
 from hlo.passes.fusion.axes import Axes, Group
 from hlo.passes.fusion.phases import wasted_phases
-from hlo.passes.fusion.repeats import evaluations, is_turned_back, last_axis, step_of
+from hlo.passes.fusion.repeats import ONCE, evaluations, is_turned_back, last_axis, step_of
 from hlo.passes.patterns.matching import ints
 
-_LANES = 16  # Rows shorter than that fill no vector.
-_ONCE = 1.5  # Evaluations of an element that are about one.
 _MOST_SEARCHED = 32
 _WRITTEN = 12  # Ops of an element that take longer than to write it and to read it apart.
 # Bytes of a table that two registers hold: a permutation looks up all lanes in a cycle.
@@ -81,7 +79,7 @@ def _wasted_on_windows(group: Group, producer: Instruction) -> str:
         return ""
     dims, reduced = user.operands[0].shape.dims, ints(user, "dimensions")
     row = _row_of_windows(dims, reduced)
-    if row == 0 or _cost_of_terms(producer) * (_LANES // row - 1) <= _WRITTEN:
+    if row == 0 or _cost_of_terms(producer) * (COMMON_LANES // row - 1) <= _WRITTEN:
         return ""
     return f"few of a vector's lanes would compute terms of %{user.name}, for its rows are short"
 
@@ -100,7 +98,7 @@ def _row_of_windows(dims: Ints, reduced: Ints) -> int:
             break
         else:
             row *= dims[d]
-    return row if 1 < window < _LANES and 1 < row <= _LANES // 2 else 0
+    return row if 1 < window < COMMON_LANES and 1 < row <= COMMON_LANES // 2 else 0
 
 
 def _cost_of_terms(producer: Instruction) -> int:
@@ -110,7 +108,7 @@ def _cost_of_terms(producer: Instruction) -> int:
         if not waiting:
             break
         top = waiting.pop()
-        cost += _LANES if top.opcode == "gather" else op_cost(top)
+        cost += COMMON_LANES if top.opcode == "gather" else op_cost(top)
         waiting += [
             o
             for o in dict.fromkeys(top.operands)
@@ -124,7 +122,7 @@ def _is_looked_up_often(group: Group, gather: Instruction) -> bool:
     counted, which are a run of the table, nor where lanes run along slices.
     """
     table, places = gather.operands
-    if evaluations(gather, group.counts) <= _ONCE or table.shape.size_bytes <= _FEW_BYTES:
+    if evaluations(gather, group.counts) <= ONCE or table.shape.size_bytes <= _FEW_BYTES:
         return False
     layout = gather.shape.layout
     along_slices = ints(gather, "offset_dims")
@@ -151,7 +149,9 @@ def _is_gathered_across(group: Group, producer: Instruction, axes: Axes) -> bool
     if [axis for axis, n in zip(axes, producer.shape.dims, strict=True) if n > 1][-1:] == [last]:
         return False
     slices = zip(ints(producer, "offset_dims"), _kept_dims(producer), strict=True)
-    return any(axes[at] == last and step_of(producer.operands[0], d) >= _LANES for at, d in slices)
+    return any(
+        axes[at] == last and step_of(producer.operands[0], d) >= COMMON_LANES for at, d in slices
+    )
 
 
 def _is_sliced_across(transpose: Instruction) -> bool:

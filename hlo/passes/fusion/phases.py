@@ -13,10 +13,9 @@ from hlo.analysis.fusibility import is_elementwise
 from hlo.attributes.padding import PaddingDim
 from hlo.ir.instruction import Instruction
 from hlo.passes.fusion.axes import Axes, Group
-from hlo.passes.fusion.repeats import evaluations
+from hlo.passes.fusion.repeats import ONCE, evaluations
 
 _MOST_SEARCHED = 16
-_ONCE = 1.5  # Evaluations of an element that are about one.
 
 
 def wasted_phases(group: Group, producer: Instruction, axes: Axes) -> str:
@@ -32,7 +31,7 @@ def wasted_phases(group: Group, producer: Instruction, axes: Axes) -> str:
         return ""
     if any(kind in ("r", "s") for kind, _ in axes) and _joins_phases(producer):
         return f"a sum of %{group.root.name} would compute all its phases for each element"
-    if evaluations(producer, group.counts) > _ONCE:
+    if evaluations(producer, group.counts) > ONCE:
         return f"the kernel of %{group.root.name} would compute all its phases at several places"
     return ""
 

@@ -13,7 +13,7 @@ from hlo.analysis.fusibility import is_elementwise, is_fusible, is_spread_consta
 from hlo.indexing.queries import steps
 from hlo.ir.instruction import Instruction
 from hlo.ir.permutation import compose, is_identity
-from hlo.machine import COMMON
+from hlo.machine import COMMON, COMMON_LANES
 from hlo.ops.movement import PadAttributes
 from hlo.ops.table import INDEX_MAPS, OPS, Trait, has_trait, opcodes
 from hlo.passes.fusion.axes import PICKED, Axes, Axis, Counts, Group, fixed_dims, users_in
@@ -31,9 +31,9 @@ _MANY_BEHIND_BITS = 48  # Instructions that make bits: random ones take more tha
 _LITTLE = 8  # What is read is little beside so many times as much that is made of it.
 _MOST_LOOKED_UP = COMMON.second_cache.bytes // 2  # Bytes that are at hand again when they are read.
 _MOST_INTERLEAVED = 4  # Arrays of which vectors of rows are put together in registers.
+ONCE = 1.5  # Evaluations of an element that are about one.
 _LEAST_LOOKED_UP = 16  # Of fewer, none is read by lanes.
 _LONG = 100  # Ops of an element that take longer than to write and to read it.
-_LANES = 16  # Rows shorter than that fill no vector, and of fewer rows a kernel is not worth while.
 # Additions that take as long as a loop of its own does beside what it computes.
 _LOOP = 2_000
 # Additions of vectors that take longer than a kernel more does, in a loop that has many.
@@ -210,7 +210,7 @@ def _joins_short_rows(member: Instruction) -> bool:
         return False
     length = member.shape.dims[-1]
     is_last = ints(member, "dimensions") == (member.shape.rank - 1,)
-    return is_last and 2 * length < _LANES * len(member.operands)
+    return is_last and 2 * length < COMMON_LANES * len(member.operands)
 
 
 def _is_once_a_short_row(group: Group, producer: Instruction, axes: Axes) -> bool:
@@ -226,7 +226,7 @@ def _is_once_a_short_row(group: Group, producer: Instruction, axes: Axes) -> boo
     if fixed is None:
         return False
     rows, length = prod(group.dims[:fixed]), prod(group.dims[fixed:])
-    return rows >= _LANES and 1 < length < _LANES
+    return rows >= COMMON_LANES and 1 < length < COMMON_LANES
 
 
 def _is_once_for_lanes(group: Group, producer: Instruction) -> bool:
@@ -237,14 +237,14 @@ def _is_once_for_lanes(group: Group, producer: Instruction) -> bool:
     written at a place that the run computes. So it is with a number of many short steps (a
     softplus, a splat's exponential), where these take long beside the row.
     """
-    if producer.shape.size < _LANES or group.order:
+    if producer.shape.size < COMMON_LANES or group.order:
         return False
     last = last_axis(group)
     takes_rows = not group.has_reduce and group.root.opcode != "dynamic-update-slice"
-    if last is None or group.dims[last[1]] < (_LANES if takes_rows else 2):
+    if last is None or group.dims[last[1]] < (COMMON_LANES if takes_rows else 2):
         return False
     if op_cost(producer) < _LONG:
-        cost, vectors = _cost_of_steps(producer), -(-group.dims[last[1]] // _LANES)
+        cost, vectors = _cost_of_steps(producer), -(-group.dims[last[1]] // COMMON_LANES)
         if cost < COSTLY * vectors or cost * producer.shape.size < _KERNEL:
             return False
     waiting, seen = [producer], {producer}
@@ -311,8 +311,8 @@ def _is_met_by_few(group: Group, reduce: Instruction, axes: Axes) -> str:
     fixed = fixed_dims(group, axes)
     few = 1 if fixed is None else prod(group.dims[fixed:])
     row, reduced = reduce.operands[0].shape, ints(reduce, "dimensions")
-    is_long = row.rank - 1 in reduced and row.dims[-1] >= _LANES
-    if not 1 < few <= _LANES // 2 or not is_long or row.size < _LOOP * _LANES:
+    is_long = row.rank - 1 in reduced and row.dims[-1] >= COMMON_LANES
+    if not 1 < few <= COMMON_LANES // 2 or not is_long or row.size < _LOOP * COMMON_LANES:
         return ""
     return "its few results of a row would not fill the lanes that sum the row"
 
@@ -359,7 +359,7 @@ def _waits_alone(group: Group, reduce: Instruction, axes: Axes) -> str:
         return ""
     row, reduced = reduce.operands[0], ints(reduce, "dimensions")
     terms = prod(row.shape.dims[d] for d in reduced)
-    if row.shape.rank - 1 not in reduced or terms <= _LANES:  # lanes take a short row each
+    if row.shape.rank - 1 not in reduced or terms <= COMMON_LANES:  # lanes take a short row each
         return ""
     cost = sum(map(_cost_alone, group.members))
     if cost < COSTLY or cost * reduce.shape.size < _LOOP:

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from math import prod
 
-from hlo.analysis.fusibility import is_fusible, op_cost
+from hlo.analysis.fusibility import MOST_SEARCHED, is_fusible, op_cost
 from hlo.ir.instruction import Instruction
-from hlo.machine import COMMON
+from hlo.machine import COMMON, COMMON_LANES
 from hlo.passes.fusion.axes import Group
 from hlo.passes.fusion.repeats import COSTLY
 
-_LANES = 16
-_MOST_SEARCHED = 64  # Instructions behind a producer that are looked at.
 # The longest columns of a strip: its stages share what the cache holds.
 _MOST_REDUCED = COMMON.second_cache.bytes // 2048
 _FEW_REDUCED = 256  # Columns up to this length may lie wherever they are.
@@ -34,7 +32,7 @@ def fits_strips(group: Group, producer: Instruction, reduced: list[int], columns
         length <= _MOST_COSTLY and _reduces_costly(producer)
     ):
         return False
-    return length * columns <= _MOST_ALONE or columns >= _LEAST_STRIPS * _LANES
+    return length * columns <= _MOST_ALONE or columns >= _LEAST_STRIPS * COMMON_LANES
 
 
 def _most_reduced(group: Group, reduced: list[int]) -> int:
@@ -53,7 +51,7 @@ def _reduces_costly(producer: Instruction) -> bool:
     """Whether the reduction behind a producer is of elements that cost much, of use elsewhere
     too."""
     stack, seen, reduction = [producer], 0, None
-    while stack and seen < _MOST_SEARCHED:
+    while stack and seen < MOST_SEARCHED:
         top = stack.pop()
         seen += 1
         if reduction is None and top.opcode == "reduce":

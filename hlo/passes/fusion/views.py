@@ -14,11 +14,11 @@ from math import prod
 
 from hlo.analysis.fusibility import is_fusible
 from hlo.ir.instruction import Instruction
+from hlo.machine import COMMON_LANES
 from hlo.ops.table import Trait, has_trait, opcodes
 
 _MOST_SEARCHED = 16
 _MANY_PARTS = 16
-_LANES = 16  # A row of fewer elements is a few numbers, which are copied as fast.
 _VIEWS = opcodes(Trait.REGROUPS | Trait.CUTS)  # Ops that compute an address only.
 
 
@@ -50,7 +50,7 @@ def is_kept_row(producer: Instruction) -> bool:
     takes of noise or data: several kernels read it there. With a copy, a Gibbs sampler of spins and
     a Monte Carlo simulation take 1.5 times as long (Zen 5).
     """
-    if producer.opcode != "dynamic-slice" or producer.shape.size < _LANES:
+    if producer.opcode != "dynamic-slice" or producer.shape.size < COMMON_LANES:
         return False
     x = producer.operands[0]
     if x.opcode not in ("parameter", "get-tuple-element") or any(map(_changes, x.users)):

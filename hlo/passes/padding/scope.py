@@ -45,8 +45,11 @@ class UnsupportedError(Exception):
 
 
 class Scope:
-    """values: of each touched instruction; sizes: of padded values; kept: what stays beside its
-    value."""
+    """A computation whose dynamic sizes become scalars beside its arrays.
+
+    values: of each touched instruction; sizes: of padded values; kept: what stays beside its
+    value.
+    """
 
     def __init__(self, module: Module, computation: Computation, steps: Steps) -> None:
         self.module = module

@@ -7,6 +7,7 @@ from math import prod
 from msgspec.structs import replace
 
 from hlo.analysis.decisions import without_zeros
+from hlo.analysis.factors import STREAMED_ROWS
 from hlo.attributes.dim_labels import DimLabels
 from hlo.indexing.queries import operand_dims
 from hlo.ir.instruction import Instruction
@@ -17,7 +18,6 @@ from hlo.ops.making import make
 from hlo.passes.patterns.matching import ints, is_plain, splat
 from hlo.passes.rewriting import rewrite
 
-FEW_ROWS = 16  # For so many a product reads its other factor once.
 MOST_JOINED = 8
 FEW_TIMES = 8  # So often elements are gathered in the time in which they are packed.
 COPIED_BYTES = COMMON.first_cache.bytes  # A smaller copy costs less than a product more.
@@ -182,7 +182,7 @@ def dot_of_concatenate(root: Instruction) -> Instruction | None:
         rows = prod(n for n, pair in free if pair[side] is None)
         if at is None or own[at][1 - side] is not None or len(joined.operands) > MOST_JOINED:
             continue
-        if 4 * rows > depth or rows > FEW_ROWS or joined.shape.size_bytes < COPIED_BYTES:
+        if 4 * rows > depth or rows > STREAMED_ROWS or joined.shape.size_bytes < COPIED_BYTES:
             continue
         parts = []
         for part in joined.operands:

@@ -1,5 +1,4 @@
-"""Reduction parts: into how many parts a long reduction with few results is cut; which rows are
-short.
+"""Reduction parts: how many a long reduction with few results is cut into; which rows are short.
 
 Asked of every reduction and every broadcast; what cuts them (reduction_splitting.py) is for those
 that are long, and what puts rows side by side (broadcast_tiling.py) for those that are short.
@@ -11,6 +10,7 @@ from math import prod
 
 from hlo.indexing.reductions import reduction_dims
 from hlo.ir.instruction import Instruction
+from hlo.machine import COMMON_LANES
 from hlo.ops.table import attribute
 
 _PART = 16 * 1024  # Elements that one part reduces at least.
@@ -21,7 +21,6 @@ _TALL_PARTS = 16
 _TALL_ROWS = 128  # The fewest rows of such a part.
 _FEW_COLUMNS = 4  # So few are put together in registers.
 _MANY_ELEMENTS = 4096  # Of rows that copies are worth making for.
-_LANES = 16  # Rows of fewer columns fill no vector, and are taken side by side.
 _MANY_ROWS = 256  # The fewest of these that are worth a second reduction.
 _NARROW = 64  # So few columns are one unit, whatever is made of their reductions.
 _NARROW_SIZE = 1 << 18  # Elements from which a second thread gains more than waking it takes.
@@ -39,7 +38,7 @@ def wanted_parts(reduce: Instruction) -> int:
     is_tall = bool(reduced) and x.shape.rank - 1 not in reduced
     is_leading = is_tall and prod(x.shape.dims[: reduced[0]]) == 1  # else rows are read otherwise
     columns = prod(x.shape.dims[max(reduced) + 1 :]) if is_leading else 1
-    if _is_wasteful(columns, _LANES) and length >= _MANY_ROWS:
+    if _is_wasteful(columns, COMMON_LANES) and length >= _MANY_ROWS:
         return narrow_parts(x.shape.size)
     if is_tall and results <= _NARROW and x.shape.size >= _NARROW_SIZE:
         return min(_TALL_PARTS, length // _TALL_ROWS)
@@ -65,7 +64,7 @@ def spreads_short_row(instruction: Instruction) -> bool:
     if instruction.opcode != "broadcast" or instruction.operands[0].shape.rank != 1:
         return False
     shape, (columns,) = instruction.shape, instruction.operands[0].shape.dims
-    lanes = _LANES * 4 // max(4, shape.dtype.item_bytes)
+    lanes = COMMON_LANES * 4 // max(4, shape.dtype.item_bytes)
     return (
         columns > _FEW_COLUMNS
         and columns.bit_count() > 1

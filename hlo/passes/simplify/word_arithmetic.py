@@ -19,10 +19,9 @@ from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
+from hlo.machine import COMMON_LANES
 from hlo.ops.making import make, make_constant
 from hlo.passes.rewriting import is_pinned
-
-LEAST_ELEMENTS = 16  # Of fewer a vector is no longer.
 
 
 def compute_in_words(computation: Computation) -> bool:
@@ -89,7 +88,7 @@ def _is_end(one: Instruction) -> bool:
     source = one.operands[0].shape
     if source.dtype is not dt.S64 or one.shape.dtype is dt.S64 or source.is_dynamic:
         return False
-    return source.size >= LEAST_ELEMENTS
+    return source.size >= COMMON_LANES
 
 
 def _narrow(computation: Computation, found: dict[Instruction, Range]) -> set[Instruction]:

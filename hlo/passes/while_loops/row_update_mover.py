@@ -23,7 +23,9 @@ from hlo.passes.patterns.matching import is_plain
 
 
 class _Moved(Struct, frozen=True):
-    """update: of the row that is taken; source: of the rows, an element of the state; put: of the
+    """A row that a loop takes out of one array and puts into another.
+
+    update: of the row that is taken; source: of the rows, an element of the state; put: of the
     row that is done, in the other array.
     """
 

@@ -16,6 +16,7 @@ def test_the_page_has_what_the_commands_have() -> None:
         re.findall(r"^### (\S+ \S+)\n\n```text\n(.*?)\n```$", written, re.MULTILINE | re.DOTALL)
     )
     found = {f"{group} {name}": text for group, name, text in helps()}
-    assert list(sections) == list(found)
+    advice = "python -m tests.support.command_pages writes the page anew"
+    assert list(sections) == list(found), advice
     for name, text in found.items():
-        assert set(LONG.findall(sections[name])) == set(LONG.findall(text)), name
+        assert set(LONG.findall(sections[name])) == set(LONG.findall(text)), f"{name}: {advice}"

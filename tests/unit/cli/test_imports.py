@@ -101,7 +101,7 @@ OTHERS = {
     "hlo.backend.isa.neon", "hlo.backend.isa.arm32", "hlo.backend.isa.riscv",
     "hlo.backend.isa.wasm", "hlo.backend.kernels.contraction", "hlo.backend.kernels.sorting",
     "hlo.backend.kernels.scatter", "hlo.runtime.ffi_calls", "hlo.backend.profile",
-    "hlo.backend.emitters.functions", "hlo.backend.emitters.complex_functions",
+    "hlo.backend.emitters.complex_functions",
     "hlo.backend.math.complex_arithmetic", "hlo.backend.math.trigonometric",
     "hlo.ops.reduction", "hlo.ops.collectives", "hlo.ops.sorting", "hlo.ops.custom_call",
     "hlo.verifier.collectives", "hlo.verifier.transfers", "hlo.verifier.shardings",

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 import hlo
+from hlo.cli.bug_report import report_bug
 from hlo.errors import HloError
-from hlo.passes.catalogue import CATALOGUE, NEEDS, ORDER, PIPELINES, first_line
+from hlo.passes.catalogue import CATALOGUE, NEEDS, PIPELINES, first_line
 from hlo.passes.manager import Manager, PassError
+from hlo.passes.order import ORDER
 from hlo.passes.pipeline import Fixpoint, Layers, Step, Steps, parse_pipeline
 
-OPS_FOLDER = Path(__file__).parents[2] / "ops"
+TESTS = Path(__file__).parents[2]
+OPS_FOLDER = TESTS / "ops"
 TWICE = """HloModule m
 ENTRY e {
   x = f32[3] parameter(0)
@@ -93,6 +96,15 @@ def test_every_pass_is_found_under_its_name() -> None:
         assert function.__name__ == re.sub("[-.]", "_", name), name
 
 
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_pass_has_cases_under_its_name(name: str) -> None:
+    stem = re.sub("[-.]", "_", name)
+    unit = TESTS / f"unit/passes/test_{stem}.py"
+    golden = [p.name.replace("-", "_") for p in (TESTS / "golden/passes").iterdir()]
+    has_cases = unit.exists() or any(found.startswith(stem) for found in golden)
+    assert has_cases, f"add tests/golden/passes/{name}.hlo: a case that fires, one that must not"
+
+
 def test_optimize_leaves_its_argument_alone() -> None:
     module = hlo.parse(TWICE)
     text = str(module)
@@ -109,6 +121,18 @@ def test_a_pass_that_breaks_the_module_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(CATALOGUE, "dce", breaks)
     with pytest.raises(PassError, match="pass dce broke the module"):
         Manager(verify=hlo.verify).run(hlo.parse(TWICE), parse_pipeline("dce"))
+
+
+def test_a_pass_that_raises_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(module: hlo.ir.module.Module) -> bool:  # type: ignore[name-defined]  # loaded with hlo
+        raise IndexError("tuple index out of range")
+
+    monkeypatch.setitem(CATALOGUE, "dce", raises)
+    with pytest.raises(IndexError) as caught:
+        Manager().run(hlo.parse(TWICE), parse_pipeline("algsimp,dce"))
+    assert caught.value.__notes__ == ["in pass dce"]
+    told = report_bug("hlo-opt", ["--passes=dce"], caught.value).splitlines()
+    assert told[0].endswith("IndexError: tuple index out of range, in pass dce")
 
 
 def test_what_a_pass_did_is_counted() -> None:

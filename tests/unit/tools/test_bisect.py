@@ -125,7 +125,7 @@ def test_a_wrong_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     text = KERNELS.replace("ENTRY", LESS + "ENTRY")
     found = bisected_kernels(case_of(hlo.parse(text)))
     assert found is not None
-    assert found.family == "fused_kernel"
+    assert found.family == "fused_kernel (hlo/backend/kernels/fused_loops.py)"
     assert found.instruction.startswith("%e = f32[8,8]{1,0} exponential(")
     assert found.is_alone
     assert [i.opcode for i in found.case.module.entry.instructions] == ["parameter", "exponential"]

@@ -23,7 +23,9 @@ Made = Callable[[], LoopSchedule | Plan]
 
 
 class Calls:
-    """first: the place of the first temporary. reach: bytes that the product works on. factors: by
+    """The kernels of a contraction while they are put in sequence.
+
+    first: the place of the first temporary. reach: bytes that the product works on. factors: by
     their places; none where the results in memory are not the sums themselves.
     """
 

@@ -1,5 +1,6 @@
-"""Factor calls: what makes factors ready: before the product, before the loop around it, or when
-the program is compiled.
+"""Factor calls: what makes factors ready for a product.
+
+Before the product, before the loop around it, or when the program is compiled.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from hlo.ir.shape import Shape
 
 
 class FactorCalls(Calls):
-    """prepared: by their places; early: places that do not wait for an iteration; checking: by
+    """The kernels that make a contraction's factors ready, and where these are then.
+
+    prepared: by their places; early: places that do not wait for an iteration; checking: by
     sides, flags for subnormal numbers of factors that are looked at while they are packed.
     """
 

@@ -38,7 +38,9 @@ def factor_of(a: Shape, *, lower: bool, reports: bool = False) -> Factor:
 
 
 class FactorForm:
-    """rows: of U in a block, in registers. vectors, width: of a tile. square: rows and columns that
+    """A Cholesky factorisation's sizes, in blocks, tiles and memory.
+
+    rows: of U in a block, in registers. vectors, width: of a tile. square: rows and columns that
     are turned at once. stride: scalars from one row of U to the next; plane: from one part to the
     next. roots_at: where the inverses of a block's pivots begin, in scalars.
     """

@@ -1,5 +1,4 @@
-"""Eigenvalues of many small symmetric matrices, and singular values, a matrix a lane: Jacobi's
-rotations.
+"""Eigenvalues and singular values of many small matrices, a matrix a lane: Jacobi's rotations.
 
     symmetric   for p < q: the rotation that makes a[p, q] zero, of rows and columns p and q
     singular    for p < q: the rotation that makes columns p and q orthogonal; s_j = |a[., j]|

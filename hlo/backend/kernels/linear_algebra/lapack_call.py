@@ -30,11 +30,11 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
+from hlo.machine import ALIGNMENT, aligned
 from hlo.ops.lapack import Config
 from hlo.ops.lapack_library import works_alone
 
 MOST_SCRATCH_BYTES = 1 << 28
-ALIGNMENT = 64
 STEPS = 10  # About how many operations an element and row take, for the cost model.
 # The same of a call, whatever it does: of what factors, and of what iterates.
 FACTORED, ITERATED = 30_000, 400_000
@@ -157,7 +157,7 @@ class LapackCall:
     def scratch(self, count: int, dtype: DType) -> Value:
         """Memory of the thread's own for so many elements."""
         start, size = self.scratch_bytes, max(count, 1) * dtype.item_bytes
-        self.scratch_bytes = -(-(start + size) // ALIGNMENT) * ALIGNMENT
+        self.scratch_bytes = aligned(start + size)
         return self.w.address(self.scratch_at, self.w.int(start), "i8")
 
     def after(self, vector: Value, count: int) -> Value:

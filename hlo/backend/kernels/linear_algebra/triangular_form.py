@@ -68,7 +68,9 @@ def system_of(
 
 
 class SystemForm:
-    """rows: unknowns of a block, which stay in registers. vectors, width: of a panel, its vectors
+    """A triangular system's sizes, in blocks and panels.
+
+    rows: unknowns of a block, which stay in registers. vectors, width: of a panel, its vectors
     of right-hand sides and how many these are.
     """
 

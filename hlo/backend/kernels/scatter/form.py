@@ -37,7 +37,9 @@ class Start(Struct, frozen=True):
 
 
 class ScatterForm(Struct, frozen=True):
-    """positions: the scatter loops' sizes; update_strides, index_strides: per scatter loop;
+    """A scatter as loops over positions and windows.
+
+    positions: the scatter loops' sizes; update_strides, index_strides: per scatter loop;
     update_dims: the updates' dimensions that they are.
     """
 

@@ -22,6 +22,7 @@ from hlo.backend.kernels.sorting.radix import (
 )
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.open_loops import when
+from hlo.machine import aligned
 
 BUCKETS = SUMMED  # One vector counts them.
 # A vector of places, and room to the next thread's: where they share a line, or a pair of lines
@@ -29,7 +30,6 @@ BUCKETS = SUMMED  # One vector counts them.
 PLACES_BYTES = 4 * BUCKETS + 448
 _PART = 1 << 12  # The least elements of a part.
 _MOST_PARTS = 16
-_ALIGNED = 64  # Parts begin at multiples: of lines, and of vectors.
 _DIGIT = 12  # The most bits of a digit: most buckets of f32 differ in up to 24.
 
 
@@ -42,7 +42,7 @@ class Parts(Struct, frozen=True):
     def size(self) -> int:
         """Elements of a part but the last."""
         parts = max(1, min(_MOST_PARTS, self.count // _PART))
-        return -(-self.count // (parts * _ALIGNED)) * _ALIGNED
+        return aligned(-(-self.count // parts))
 
     @property
     def number(self) -> int:

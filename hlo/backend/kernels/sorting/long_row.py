@@ -1,5 +1,4 @@
-"""One long row sorted by threads that share it out: parts of it are dealt into buckets, and these
-sorted.
+"""One long row sorted by several threads: its parts are dealt into buckets, and these sorted.
 
     sample  ->  fill (parts)  ->  deal (parts)  ->  sort (buckets);   for each key, the last first
 

@@ -17,6 +17,7 @@ from hlo.backend.ir.values import lanes_of, scalar_of
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.lanes.nest import Bound, Nest
 from hlo.backend.lanes.open_loops import repeat_while, when
+from hlo.machine import aligned
 
 _INSERTION = 40  # Rows up to this length are not worth the counters.
 _LONG = 1024  # Rows from this length on are worth digits of 11 bits.
@@ -35,8 +36,11 @@ def radix_form(count: int, bits: int, *, with_position: bool) -> RadixForm:
 
 
 class RadixForm(Struct, frozen=True):
-    """record: LLVM's type of the first column; joined: it holds the position in its low 32 bits;
-    beside: a second column of i32 holds it."""
+    """The records of a radix sort.
+
+    record: LLVM's type of the first column; joined: it holds the position in its low 32 bits;
+    beside: a second column of i32 holds it.
+    """
 
     count: int
     bits: int
@@ -75,7 +79,7 @@ class RadixForm(Struct, frozen=True):
         return columns + 4 * (self.digits << self.digit)
 
     def _column_bytes(self, element: str) -> int:
-        return -(-self.count * int(element[1:]) // 8 // 64) * 64
+        return aligned(self.count * int(element[1:]) // 8)
 
     def _columns(self, nest: Nest, scratch: Value, which: int) -> list[Value]:
         """The addresses of one copy's columns."""

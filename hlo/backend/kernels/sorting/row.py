@@ -10,7 +10,10 @@ from hlo.backend.ir.writer import Value, Writer
 
 
 class Row(Struct, frozen=True):
-    """rows: how many there are; count: elements of each; inner: elements between neighbours."""
+    """How rows of a row-major array lie in memory.
+
+    rows: how many there are; count: elements of each; inner: elements between neighbours.
+    """
 
     rows: int
     count: int

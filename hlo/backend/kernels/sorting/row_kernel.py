@@ -1,5 +1,6 @@
-"""Row kernels: what sorts and selections share. A unit is one row, or some rows together; keys and
-positions live in the thread's scratch memory.
+"""Row kernels: what sorts and selections share.
+
+A unit is one row, or some rows together; keys and positions live in the thread's scratch memory.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from hlo.backend.kernels.sorting.rows_together import Together, TogetherSort, to
 from hlo.backend.lanes.types import Lanes
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.machine import aligned
 from hlo.ops.sorting import SortAttributes
 
 
@@ -68,8 +69,8 @@ class _Sort(RowKernel):
         plans = [sort_radix.radix_form(self.row.count, o.bits, with_position=True) for o in orders]
         self.plan = "radix sort with positions: " + ", then ".join(p.text for p in plans[::-1])
         self.row_operations = sum(p.operations for p in plans)
-        held = 4 * self.row.count if len(orders) > 1 else 0  # positions between two sorts
-        held = -(-held // 64) * 64
+        # Positions between two sorts.
+        held = aligned(4 * self.row.count) if len(orders) > 1 else 0
 
         def sorted_row(base: Value) -> None:
             records = self._sorted_by(orders, plans, base, held)
@@ -84,7 +85,7 @@ class _Sort(RowKernel):
     def _together(self, order: Order, alone: Callable[[Value], None] | None, used: int) -> int:
         """Rows a vector at a time; those that have to be alone have so many bytes of scratch."""
         assert self.form is not None
-        w, begin = self.nest.w, -(-used // 64) * 64
+        w, begin = self.nest.w, aligned(used)
         memory = w.address(self.scratch, w.int(begin), "i8")
         TogetherSort(self, self.form, order, memory, alone).emit()
         pairs = network.comparators(self.row.count)

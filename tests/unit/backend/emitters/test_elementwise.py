@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hlo.backend.emitters.table import EMITTERS, ByKind
-from hlo.errors import HloError
+from hlo.errors import HloError, Violation
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.shape import Shape
@@ -179,6 +179,31 @@ def test_the_table_has_the_elementwise_rows() -> None:
     """And what is elementwise as long as the places of elements are the same."""
     assert EMITTERS.keys() == opcodes(Trait.ELEMENTWISE) | {"copy", "bitcast-convert"}
     assert {o for o, e in BY_KIND.items() if e.half} == opcodes(Trait.IN_HALVES)
+
+
+@pytest.mark.parametrize("opcode", BY_KIND)
+def test_an_op_is_emitted_for_the_kinds_that_its_row_computes(opcode: str) -> None:
+    """`integer` stands for signed types and unsigned ones, as in a row."""
+    emitter = BY_KIND[opcode]
+    emitted = {
+        dt.PRED: emitter.pred,
+        dt.S32: emitter.integer,
+        dt.F32: emitter.real,
+        dt.C64: emitter.complex_,
+    }
+    for dtype, function in emitted.items():
+        advice = f"give or take away its function in EMITTERS, or the row's, for {dtype.kind.name}"
+        assert (function is not None) == _is_computed(opcode, dtype), f"{opcode}: {advice}"
+
+
+def _is_computed(opcode: str, dtype: DType) -> bool:
+    """Whether the reference has a value of the op."""
+    row = OPS[opcode]
+    try:
+        row.evaluate(*[np.ones(1, dtype.numpy)] * row.arity)
+    except Violation:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(

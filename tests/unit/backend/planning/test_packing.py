@@ -9,7 +9,8 @@ import pytest
 
 from hlo.backend.planning import packing
 from hlo.backend.planning.allocations import Allocation, AllocationKind
-from hlo.backend.planning.packing import ALIGNMENT, aligned, pack
+from hlo.backend.planning.packing import pack
+from hlo.machine import ALIGNMENT, aligned
 from tests.support.counted_arrays import counted
 
 SIZES = (2048, 4096, 5000, 100_000)

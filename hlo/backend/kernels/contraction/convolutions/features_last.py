@@ -32,7 +32,10 @@ Order = tuple[int, ...]
 
 
 class Turned(Struct, frozen=True):
-    """convolution: of arrays in new orders; orders: of base and kernel, () where one stays."""
+    """A convolution whose arrays are turned first, and its result back.
+
+    convolution: of arrays in new orders; orders: of base and kernel, () where one stays.
+    """
 
     convolution: Instruction
     orders: tuple[Order, Order]

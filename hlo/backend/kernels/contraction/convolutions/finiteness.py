@@ -1,5 +1,6 @@
-"""Whether an array has a number that is not finite, or one that is not NaN: its blocks are looked
-through until there is one.
+"""Whether an array has a number that is not finite, or one that is not NaN.
+
+Its blocks are looked through until there is one.
 """
 
 from __future__ import annotations

@@ -50,7 +50,10 @@ class Spatial(Struct, frozen=True):
 
 
 class Form(Struct, frozen=True):
-    """groups: of outputs; group_moves: from one to the next in the base."""
+    """A convolution's sizes and strides, as its repair loops over them.
+
+    groups: of outputs; group_moves: from one to the next in the base.
+    """
 
     ring: Ring
     shapes: tuple[Shape, Shape, Shape]

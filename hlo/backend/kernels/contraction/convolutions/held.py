@@ -1,5 +1,4 @@
-"""A padded convolution whose copies between zeros hold elements as matrix units, or instructions on
-words, take them.
+"""A padded convolution's copies between zeros, of elements as matrix units and words take them.
 
 bf16 stays bf16, integers of up to 8 bits stay what they are: matrix units take them so, and the
 array becomes words of quads, whose zeros are moved with the others. Features of which no quads are

@@ -1,9 +1,9 @@
 """What a padded convolution computed as NaN, computed once more without its padding.
 
 Only results whose windows leave the base can have met a zero of the padding: those of them that are
-NaN are summed again (convolution_resum.py), where there is a base element (docs/semantics.md 11). A
+NaN are summed again (resum.py), where there is a base element (docs/semantics.md 11). A
 result that is NaN rightly stays NaN. This kernel runs only where there is something to do
-(convolution_look.py), which is rare: it and what it calls are glue, in which LLVM leaves sums in
+(repair_check.py), which is rare: it and what it calls are glue, in which LLVM leaves sums in
 memory. That takes it a quarter of the time; a convolution whose kernel is infinite throughout takes
 at most about twice as long as one of finite numbers.
 """

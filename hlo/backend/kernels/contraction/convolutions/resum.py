@@ -31,6 +31,7 @@ from hlo.backend.kernels.contraction.problem.ring import (
     written,
 )
 from hlo.backend.lanes.types import storage_scalar
+from hlo.machine import ALIGNMENT
 
 
 def resum_function(form: Form) -> Kernel:
@@ -80,8 +81,8 @@ class _Resum:
     def write(self) -> None:
         w, form = self.w, self.form
         type = self.ring.type(form.lanes)
-        self.totals = w.alloca(f"[{self.count} x {type}]", 64)
-        self.wanted = w.alloca(f"[{self.count} x {type}]", 64)
+        self.totals = w.alloca(f"[{self.count} x {type}]", ALIGNMENT)
+        self.wanted = w.alloca(f"[{self.count} x {type}]", ALIGNMENT)
         self.going = w.alloca("i64", 8)
         entries = Value("%entries", "ptr")
         fields = [

@@ -1,5 +1,6 @@
-"""A direct convolution whose lanes are neighbours along a row of results: some rows have their sums
-in registers, over all of the window.
+"""A direct convolution whose lanes are neighbours along a row of results.
+
+Some rows have their sums in registers, over all of the window.
 
     for unit (image, group, part of its rows):                       in parallel
         for block of rows, or one of those at the ends:
@@ -33,6 +34,7 @@ from hlo.backend.kernels.contraction.problem.result import Result
 from hlo.backend.kernels.contraction.problem.ring import loaded
 from hlo.backend.lanes.masked import constant_mask
 from hlo.ir import dtype as dt
+from hlo.machine import ALIGNMENT
 
 FREE = 6  # Registers that hold no sums.
 MOST_WRITTEN = 160  # Products of a block, which are written out.
@@ -76,7 +78,7 @@ class DirectColumns(Direct):
         is_plain = given.dtypes[1] in (dt.F32, dt.F64)
         self.keeps = not is_plain or kept <= ring.registers - sums - FREE
         if given.epilogue is not None:
-            self.stage = self.w.alloca(f"[{sums} x {self.type}]", 64)
+            self.stage = self.w.alloca(f"[{sums} x {self.type}]", ALIGNMENT)
         items = self.blocks + self.ends if self.blocked else self.vectors // STRETCH
         units = form.images.size * form.groups.size * prod(a.outputs for a in self.outer)
         self.parts = max(1, min(items, FEWEST_UNITS // units))

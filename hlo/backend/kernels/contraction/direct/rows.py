@@ -1,5 +1,6 @@
-"""A direct convolution by rows of results: a tile of neighbours along a row has its sums in
-registers, over all of the window.
+"""A direct convolution by rows of results: a tile of neighbours has its sums in registers.
+
+They stay there over all of the window.
 
     for unit (image, row of results, stretch of it):        in parallel
         for tile: for vector of features:
@@ -26,6 +27,7 @@ from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.contraction.direct.form import AT_ONCE, Direct, Given, Pair, met_of
 from hlo.backend.kernels.contraction.problem.result import Result
 from hlo.backend.kernels.contraction.problem.ring import Ring, element_address
+from hlo.machine import ALIGNMENT
 
 MOST_PRODUCTS = 160  # Of a tile and one outer tap: they are written out.
 LEAST_TILE = 4
@@ -91,7 +93,7 @@ class DirectRows(Direct):
         self.result = Result(self.w, ring, given.dtypes[2], 2, given.epilogue)
         self.tiles = tiles_of(form, ring)
         if given.epilogue is not None:
-            self.stage = self.w.alloca(f"[{self.tiles.size} x {self.type}]", 64)
+            self.stage = self.w.alloca(f"[{self.tiles.size} x {self.type}]", ALIGNMENT)
         self.part_sums()
         self.stretches = max(1, self.tiles.count * self.tiles.size // STRETCH)
 

@@ -1,5 +1,6 @@
-"""A direct convolution whose lanes are neighbours along a row of long windows, with few results, as
-the gradients of kernels are where rows are innermost: a result is the sum over all lanes.
+"""A direct convolution of few results whose lanes are neighbours along a row of long windows.
+
+So are the gradients of kernels where rows are innermost: a result is the sum over all lanes.
 
     for unit (group, block of rows of results):                       in parallel
         for image summed: for tap of the outer dimensions that meets the base:
@@ -25,6 +26,7 @@ from hlo.backend.kernels.contraction.microkernels.lane_sums import across
 from hlo.backend.kernels.contraction.problem.result import Result
 from hlo.backend.kernels.contraction.problem.ring import loaded
 from hlo.backend.lanes.masked import constant_mask
+from hlo.machine import ALIGNMENT
 
 FREE = 4  # Registers that hold no sums.
 Places = tuple[Value, Value]  # In base and kernel.
@@ -46,7 +48,7 @@ class DirectSums(Direct):
         most = max(1, (ring.registers - FREE) // self.row_results)
         self.blocks = -(-rows // most)
         self.rows = -(-rows // self.blocks)
-        self.totals = self.w.alloca(f"[{self.rows * self.row_results} x {self.type}]", 64)
+        self.totals = self.w.alloca(f"[{self.rows * self.row_results} x {self.type}]", ALIGNMENT)
 
     @property
     def stores_once(self) -> bool:

@@ -1,5 +1,6 @@
-"""A direct convolution with long windows and few results, as the gradients of kernels are: all
-results of some rows have their sums in registers, while taps of a row are a loop.
+"""A direct convolution of few results by long windows, as gradients of kernels are.
+
+All results of some rows have their sums in registers, while taps of a row are a loop.
 
     for unit (part of what is summed, image, block of rows of results, some vectors of features):
         for image summed:                                            # units are parallel
@@ -41,6 +42,7 @@ from hlo.backend.kernels.contraction.products.split_k import (
     sum_kernel,
 )
 from hlo.backend.loops.schedule import Plan
+from hlo.machine import ALIGNMENT
 
 TAPS = 4  # Taps of a row in a round.
 FEWEST_UNITS = 16  # Below, what is summed goes in parts.
@@ -84,7 +86,9 @@ class DirectTaps(Direct):
         self.result = Result(self.w, replace(ring, result=held) if is_parted else ring, held, 2,
                              None if is_parted else given.epilogue)  # fmt: skip
         self.memory_of_sums = [
-            self.w.alloca(f"[{self.sums * -(-self.vectors // self.groups)} x {self.type}]", 64)
+            self.w.alloca(
+                f"[{self.sums * -(-self.vectors // self.groups)} x {self.type}]", ALIGNMENT
+            )
             for _ in range(2)
         ]
 

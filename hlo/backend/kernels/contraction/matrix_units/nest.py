@@ -28,7 +28,7 @@ SQUARE = 2 * TILE  # Rows and columns of sums at a time.
 
 
 def tile_schedule(product: AmxProduct) -> LoopSchedule:
-    """The loops of amx_product.py's kernel."""
+    """The loops of product.py's kernel."""
     plan, c = product.plan, product.c
     rows = _block("i", c.m, plan.row_tiles // 2, plan.row_blocks)
     columns = _block("j", c.n, plan.column_tiles // 2, plan.column_blocks)
@@ -186,7 +186,7 @@ def _square(product: AmxProduct) -> Nodes:
 
 
 def tile_packing_schedule(plan: TilePlan) -> LoopSchedule:
-    """The loops of amx_packing.py's kernel."""
+    """The loops of packing.py's kernel."""
     c, source = plan.c, f"p{plan.c.rhs.buffer}"
     batch = Axis("b", extent(tuple(a for a in c.batch if a.rhs)), Role.PARALLEL)
     width = plan.column_tiles * TILE

@@ -45,14 +45,18 @@ class DepthLoop(Struct, frozen=True):
 
 
 class AssemblyTile(Struct, frozen=True):
-    """rows x vectors of sums. lhs_row, out_row: bytes from row to row.
+    """A tile of rows x vectors of sums, and the loops over depth that make it.
 
-    loops: outermost first. cut: where they are cut into blocks. adds: to what is stored.
-    last_lanes: lanes of the last vector that exist, 0: all; is_rhs_masked, is_out_masked: where no
-    others may be touched. ahead_bytes: how far each depth moves on in what is asked for ahead;
-    ahead_lines: how many lines it asks for there, 0: all that it moves over. panel_step: bytes from
-    depth to depth of a panel to which the columns go as well, 0: there is none. streams: whether
-    the sums go past the caches, where the tile begins with a line of memory.
+    lhs_row, out_row: bytes from row to row.
+    loops: outermost first. cut: where they are cut into blocks.
+    adds: to what is stored.
+    last_lanes: lanes of the last vector that exist, 0: all. is_rhs_masked, is_out_masked: where no
+    others may be touched.
+    ahead_bytes: how far each depth moves on in what is asked for ahead.
+    ahead_lines: how many lines it asks for there, 0: all that it moves over.
+    panel_step: bytes from depth to depth of a panel to which the columns go as well, 0: there is
+    none.
+    streams: whether the sums go past the caches, where the tile begins with a line of memory.
     """
 
     ring: Ring

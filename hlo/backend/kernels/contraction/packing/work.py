@@ -19,7 +19,6 @@ CHECKED = 3  # To see whether a vector of words has subnormal numbers.
 # Pieces of rows shorter than a page are read so many times as slowly as a stream: what asks for a
 # stream ahead begins anew with each.
 PIECES = 2
-PAGE_BYTES = 4096
 
 
 def read_and_made(
@@ -48,13 +47,13 @@ def _in_pieces(packing: Packing, panels: int) -> float:
     """How many times as long as a stream a factor takes of which so many panels are read at a time,
     where these are pieces of rows of which others read the rest.
     """
-    source, line_bytes = packing.source, packing.ring.target.machine.line_bytes
+    source, machine = packing.source, packing.ring.target.machine
     size = panels * packing.panels.step
     run = size * source.number_bytes
     is_row = source.is_free_contiguous and len(source.depth) == 1
-    if not is_row or size >= source.free_size or run >= PAGE_BYTES:
+    if not is_row or size >= source.free_size or run >= machine.cycles.page_bytes:
         return 1.0
-    return PIECES * (run + line_bytes - source.dtype.item_bytes) / run
+    return PIECES * (run + machine.line_bytes - source.dtype.item_bytes) / run
 
 
 def packing_work(packing: Packing, batch: Axes, *, checks: bool) -> Work:

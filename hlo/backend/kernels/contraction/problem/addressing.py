@@ -1,5 +1,7 @@
-"""Addressing: where an element of a factor stands: an address in memory, or a position in a factor
-that is computed as it is read (axes.py: Computed).
+"""Addressing: where an element of a factor stands.
+
+At an address in memory, or at a position in a factor that is computed as it is read (axes.py:
+Computed).
 
     Place, index along axes --moved--> Place;   Place, a run from an index on --read--> Parts
 

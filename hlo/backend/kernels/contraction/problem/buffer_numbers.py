@@ -31,7 +31,10 @@ class Place(Struct, frozen=True):
 
 
 class BufferNumbers(Struct, frozen=True):
-    """temporaries: they come from there on."""
+    """Places of a contraction's arrays among its kernels' buffers.
+
+    temporaries: they come from there on.
+    """
 
     lhs: Place = Place(0)
     rhs: Place = Place(1)

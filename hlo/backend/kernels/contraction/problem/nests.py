@@ -18,6 +18,7 @@ from hlo.backend.loops.schedule import (
     Store,
     axis_name,
 )
+from hlo.machine import aligned
 
 FREE = {"lhs": "i", "rhs": "j"}
 DEPTH = axis_name(0, "r")
@@ -27,7 +28,7 @@ _RESULT = 2  # The result's place in a product's table.
 
 def cached(name: str, dims: tuple[int, ...], ring: Ring) -> Cache:
     """Ring scalars in scratch, in whole lines."""
-    size_bytes = -(-prod(dims) * ring.scalar_bytes // 64) * 64
+    size_bytes = aligned(prod(dims) * ring.scalar_bytes)
     return Cache(name, dims, ring.dtype_name, size_bytes, Storage.SCRATCH)
 
 

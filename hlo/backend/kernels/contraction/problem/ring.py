@@ -27,7 +27,9 @@ Parts = tuple[Value, ...]
 
 
 class Ring(Struct, frozen=True):
-    """result: the type whose arithmetic it is; lanes: of one machine vector of `scalar`. dot: what
+    """The numbers of a contraction, and their sums and products in vectors.
+
+    result: the type whose arithmetic it is; lanes: of one machine vector of `scalar`. dot: what
     multiplies, where factors are words of several elements (words/words.py).
     """
 

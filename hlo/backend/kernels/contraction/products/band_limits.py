@@ -1,5 +1,6 @@
-"""Band limits: tiles and depths of a product that need not be computed, by bands of its index sets,
-or by the bounds with which a block calls it.
+"""Band limits: tiles and depths of a product that need not be computed.
+
+Bands of its index sets say so, or the bounds with which a block calls it.
 
     Bands of a contraction --BandLimits--> whether a tile is wanted; which depths it sums over
     Bounded, low and high  --BandLimits--> the tiles, panels, depths and rows between them

@@ -1,5 +1,6 @@
-"""How many depths a product packs at a time: the same for machines of all caches, as it says in
-which order sums are added.
+"""How many depths a product packs at a time.
+
+The same for machines of all caches, as it says in which order sums are added.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Exchange: a product of few columns whose rows lie across memory, as the product of its exchanged
-factors.
+"""Exchange: a product of few columns whose rows lie across memory, its factors exchanged.
 
     Contraction --is_exchanged--> whether its rows had better be the columns
 

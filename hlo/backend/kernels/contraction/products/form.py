@@ -25,6 +25,7 @@ from hlo.backend.kernels.contraction.products.batch_prefetch import (
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.row_prefetch import row_prefetch_bytes
 from hlo.backend.kernels.contraction.products.tile_packing import RowLines, row_lines
+from hlo.machine import aligned
 
 # Times the last cache's bytes that one program counts on: what is left there of a larger result
 # does not pay. Zen 4, 32 MiB shared: a product and the next one, which reads its result, took, of
@@ -33,7 +34,9 @@ BEYOND = 12
 
 
 class ProductForm:
-    """staged: whether sums wait for further depth blocks. is_counted: whether the run says over how
+    """A product's plan with what follows from it for the code.
+
+    staged: whether sums wait for further depth blocks. is_counted: whether the run says over how
     many depths a tile sums. row_axes: the result's rows, sizes and
     strides. is_direct: whether sums leave for the result as they are, in rows of one stride.
     """
@@ -74,7 +77,7 @@ class ProductForm:
         factor, sums = self.ring.factors.scalar_bytes, self.ring.scalar_bytes
         widths = (factor, factor, sums, sums)
         pairs = zip(self.scratch, widths, strict=True)
-        return [-(-size * width // 64) * 64 for size, width in pairs]
+        return [aligned(size * width) for size, width in pairs]
 
     @property
     def waiting_rows(self) -> int:

@@ -43,7 +43,9 @@ class Reading(Enum):
 
 
 class ProductPlan(Struct, frozen=True):
-    """rows: tiles as panels (width: lanes of a packed one); columns: panels of vectors. turns:
+    """How a product is computed: tiles, blocks, and how factors reach them.
+
+    rows: tiles as panels (width: lanes of a packed one); columns: panels of vectors. turns:
     whether a tile has all rows, which follow each other in the result, and then the next column's.
     """
 

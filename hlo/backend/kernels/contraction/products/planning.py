@@ -42,7 +42,6 @@ from hlo.machine import COMMON, Machine
 # The share of a first reading that it costs to read a factor again, or to pack it, where another
 # thread does so in part.
 PACKED_AGAIN = 0.1
-PAGE_BYTES = 4096  # No processor asks for lines beyond the page that it saw.
 PIECE_LINES = 3  # A row of a group up to so many lines is a piece: its ends are read in part.
 # From so many bytes of lhs that are read again per product on, rows are packed whole.
 READ_AGAIN = 0.03
@@ -257,8 +256,8 @@ def _with_followed_rows(plan: ProductPlan, machine: Machine) -> ProductPlan:
     c = plan.contraction
     if plan.depth_first or not c.rows:  # Sums wait in scratch; a row has nothing to wait for.
         return plan
-    rows_of_page = max(1, PAGE_BYTES // (abs(c.rows[-1].out) * c.out.item_bytes))
-    tiles = machine.cycles.streams * rows_of_page // plan.rows.step
+    page_bytes, row_bytes = machine.cycles.page_bytes, abs(c.rows[-1].out) * c.out.item_bytes
+    tiles = machine.cycles.streams * max(1, page_bytes // row_bytes) // plan.rows.step
     return replace(plan, group=max(1, min(plan.group, tiles)))
 
 

@@ -22,7 +22,9 @@ from hlo.backend.kernels.contraction.products.plan import ProductPlan
 
 
 class RowLines(Struct, frozen=True):
-    """row_bytes: from one row of memory to the next; lines: that a unit's columns have in one;
+    """Lines of rows that a tile asks for ahead while it packs columns.
+
+    row_bytes: from one row of memory to the next; lines: that a unit's columns have in one;
     each: that a depth of a tile asks for.
     """
 

@@ -22,6 +22,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.kernels.check_flag import CHECKED_AT_ONCE
 from hlo.backend.kernels.contraction.problem.axes import (
     Axis,
     Bands,
@@ -39,7 +40,6 @@ from hlo.indexing.queries import operand_dims
 from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
 
-CHUNK = 1 << 14  # Numbers that a unit checks.
 LEAST = 64  # Rows, columns and depths.
 MOST_SHARE = 0.85  # Of the products.
 _OTHER = {"lhs": "rhs", "rhs": "lhs"}
@@ -160,12 +160,14 @@ def _finite_kernel(c: Contraction, side: str) -> Kernel:
     infinity = {32: 0xFF000000, 64: 0xFFE0000000000000}[check.bits]
 
     def unit(n: Value) -> None:
-        first = times(w, n, CHUNK)
-        count = w.intrinsic("llvm.umin", "i64", w.binary("sub", w.int(size), first), w.int(CHUNK))
+        first = times(w, n, CHECKED_AT_ONCE)
+        count = w.intrinsic(
+            "llvm.umin", "i64", w.binary("sub", w.int(size), first), w.int(CHECKED_AT_ONCE)
+        )
         check.run(first, count, lambda codes: w.compare("icmp uge", codes, w.int(infinity, type)))
 
     each(w, BEGIN, END, unit)
-    return check.kernel(-(-size // CHUNK), size)
+    return check.kernel(-(-size // CHECKED_AT_ONCE), size)
 
 
 def _zero_kernel(c: Contraction, side: str) -> Kernel:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from hlo.analysis.factors import ROWS_AT_ONCE
 from hlo.backend.ir.arithmetic import add, advanced, divided, times
 from hlo.backend.ir.control import ranged
 from hlo.backend.ir.kernel import Kernel
@@ -35,7 +36,6 @@ from hlo.backend.kernels.contraction.vectors.matrix_prefetch import RowPrefetch
 from hlo.backend.kernels.contraction.vectors.plan import (
     DEPTHS,
     LEAST_UNITS,
-    ROWS_AT_ONCE,
     column_blocks,
     row_groups,
 )

@@ -25,7 +25,9 @@ P = TypeVar("P")  # what says which of some columns exist: a mask, or how many
 
 
 class Chunks(Streaming, Generic[P]):
-    """chunk: columns of each unit but the last; depths: rows of the matrix taken at a time,
+    """A kernel that adds rows of a matrix to sums of a chunk of its columns.
+
+    chunk: columns of each unit but the last; depths: rows of the matrix taken at a time,
     as a group; whole: depths in groups that a loop goes through, those behind it are written out.
     """
 

@@ -21,13 +21,16 @@ from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.ir.dtype import DType
 from hlo.machine import Machine
 
-# The longest rows of which the next ones are asked for, of a matrix that a core's caches may hold.
-# Emerald Rapids, f32: rows of 64 took 0.8 of the time so, of 200 0.85, of 500 0.95, of 1000 1.1.
-_SHORT_BYTES = 2048
+# Of a page, the longest rows of which the next ones are asked for, of a matrix that a core's caches
+# may hold. Emerald Rapids, f32: rows of 64 took 0.8 of the time so, of 200 0.85, of 500 0.95, of
+# 1000 1.1.
+_SHORT_ROW = 0.5
 
 
 class RowPrefetch(Struct, frozen=True):
-    """dtype: of the matrix; line_bytes: 0 where nothing is asked for; locality: LLVM's number of
+    """Which lines of a matrix are asked for ahead.
+
+    dtype: of the matrix; line_bytes: 0 where nothing is asked for; locality: LLVM's number of
     the cache that is asked, 3 of the first one, 2 of the second.
     """
 
@@ -49,8 +52,9 @@ class RowPrefetch(Struct, frozen=True):
         """
         row_bytes = c.k * c.rhs.dtype.item_bytes
         is_run = len(c.depth) == 1 and len(c.columns) == 1 and c.columns[0].rhs == c.k
-        is_short = machine.first_cache.bytes < row_bytes * c.n and row_bytes <= _SHORT_BYTES
-        asks = is_run and is_short and c.rhs.prologue is None
+        is_short = row_bytes <= _SHORT_ROW * machine.cycles.page_bytes
+        is_large = machine.first_cache.bytes < row_bytes * c.n
+        asks = is_run and is_short and is_large and c.rhs.prologue is None
         return RowPrefetch(c.rhs.dtype, machine.line_bytes if asks else 0, locality=3)
 
     def ask(self, w: Writer, rows: Sequence[Place], first: Value, ahead: int, columns: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
+from hlo.analysis.factors import ROWS_AT_ONCE, STREAMED_ROWS
 from hlo.backend.ir.kernel import Sums
 from hlo.backend.kernels.contraction.problem.axes import Contraction, extent, merged, only
 from hlo.backend.kernels.contraction.problem.ring import Ring, is_plain
@@ -25,7 +26,6 @@ from hlo.backend.kernels.contraction.problem.tiles import tiles_of
 from hlo.backend.kernels.contraction.words.words import has_words
 from hlo.machine import COMMON
 
-MOST_ROWS = 16
 # From so many rows on columns of another type, or along depth, are best packed once, where they
 # can.
 TILED_ROWS = 2
@@ -36,9 +36,6 @@ WORDS_ROWS = 8  # More are served better by words of dot products, or by tiles.
 # rows of f32, 1.05.
 PACKED_ROWS = 12
 PACKED_VECTOR = 64  # Bytes.
-# More meet the columns in groups: of seven or eight the registers hold the sums of two columns, so
-# that all rows are read again for each two. Zen 4, 7 and 8 rows: 0.75 of the time.
-ROWS_AT_ONCE = 6
 # A larger matrix comes from memory. It decides in which order terms are added, and so do the next
 # two, so that all ask COMMON's caches.
 STREAMED_BYTES = COMMON.last_cache.bytes
@@ -60,7 +57,7 @@ DOTS_BLOCK = 32  # Vectors along depth that are added one after the other.
 def most_rows(c: Contraction, ring: Ring) -> int:
     """The most rows for which the other factor is streamed."""
     is_served = has_words(c, ring) or tiles_of(c, ring) is not None
-    return WORDS_ROWS if is_served else MOST_ROWS
+    return WORDS_ROWS if is_served else STREAMED_ROWS
 
 
 def most_columns(c: Contraction, ring: Ring) -> int:

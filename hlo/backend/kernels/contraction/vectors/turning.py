@@ -1,5 +1,7 @@
-"""Turning: few columns of a factor copied along depth, as a matrix of long rows reads them, and few
-rows of narrow numbers copied across depth, as the ring's, which vectors of columns meet one by one.
+"""Turning: few columns or rows of a factor, copied in the order in which vectors meet them.
+
+Columns along depth, as a matrix of long rows reads them; rows of narrow numbers across depth, as
+the ring's numbers, which vectors of columns meet one by one.
 
 rhs[k, n]  --columns_along_depth-->  copy[n, k], rows of whole vectors  --on_copy--> Contraction
 lhs[m, k]  --rows_as_numbers------>  copy[k, m], rows of whole vectors  --on_rows--> Contraction

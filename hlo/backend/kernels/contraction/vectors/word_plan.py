@@ -9,12 +9,12 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.analysis.factors import STREAMED_ROWS
 from hlo.backend.ir.kernel import Sums
 from hlo.backend.kernels.contraction.problem.axes import Contraction
 from hlo.backend.kernels.contraction.problem.ring import Ring
 from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK
 from hlo.backend.kernels.contraction.vectors.plan import (
-    MOST_ROWS,
     WORDS_ROWS,
     is_dots,
     is_result_run,
@@ -44,7 +44,9 @@ SQUARES_ROWS = 8
 
 
 class StreamedWords(Struct, frozen=True):
-    """contraction: lhs of words, of which each is as many depths of rhs as it has elements, rhs of
+    """A contraction of few rows that meets the other factor as words.
+
+    contraction: lhs of words, of which each is as many depths of rhs as it has elements, rhs of
     elements as they lie; lhs: what makes its words.
     """
 
@@ -55,7 +57,7 @@ class StreamedWords(Struct, frozen=True):
 
 def words_streamed(c: Contraction, ring: Ring) -> StreamedWords | None:
     """The contraction for this kernel; None where another one is better."""
-    if not LEAST_ROWS[ring.rounds] <= c.m <= MOST_ROWS or c.is_diagonal:
+    if not LEAST_ROWS[ring.rounds] <= c.m <= STREAMED_ROWS or c.is_diagonal:
         return None
     if len(c.columns) != 1 or len(c.depth) != 1 or c.k < LEAST_DEPTH or c.flops < LEAST_FLOPS:
         return None

@@ -13,7 +13,7 @@ element of the matrix passes through a register here, so that no kernel of its o
 
 Where lhs's elements are moved by half their range (words.py), one row more of zeros moved so is
 multiplied, which is a number that the code knows, and taken from the others when they are finished
-(modulo 2^32, as word_zeros.py does it for blocked products).
+(modulo 2^32, as words/zeros.py does it for blocked products).
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ Dots | Axpys --vector_work--> Work, which speeds turn into time (backend/ir/work
 
 from __future__ import annotations
 
+from hlo.analysis.factors import ROWS_AT_ONCE
 from hlo.backend.ir.kernel import Work
 from hlo.backend.kernels.contraction.problem.axes import Contraction
 from hlo.backend.kernels.contraction.problem.ring import Ring
@@ -13,7 +14,6 @@ from hlo.backend.kernels.contraction.vectors.matrix_prefetch import RowPrefetch
 from hlo.backend.kernels.contraction.vectors.plan import (
     ACROSS,
     DEPTHS,
-    ROWS_AT_ONCE,
     at_once,
     dots_rows,
     is_dots,

@@ -14,6 +14,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, lanes_of, vector_of
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.check_flag import CHECKED_AT_ONCE
 from hlo.backend.kernels.contraction.problem.axes import Contraction, Operand, first_read, reach
 from hlo.backend.kernels.contraction.problem.offsets import address_0
 from hlo.backend.kernels.contraction.problem.ring import element_address
@@ -23,7 +24,6 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
 ROUNDS = 8  # Vectors after which it is asked whether there was one.
-CHUNK = 1 << 14  # Numbers that a unit checks.
 _CODES = {dt.BF16: vector_of("i16", 32), dt.F32: vector_of("float", 16)}  # Of 64 bytes.
 
 
@@ -62,7 +62,7 @@ def subnormal_kernel(c: Contraction, side: str, target: Target) -> Kernel:
     array, flag = (w.buffer_address(n) for n in range(2))
     source = first_address(w, c, side, array, 2)
     look = _Look(w, source, reach(c, side), factor.dtype, target)
-    steps_of_unit = CHUNK // look.step
+    steps_of_unit = CHECKED_AT_ONCE // look.step
     units = max(1, -(-look.steps // steps_of_unit))
     begin = times(w, BEGIN, steps_of_unit)
     end = w.intrinsic("llvm.umin", "i64", times(w, END, steps_of_unit), w.int(look.steps))

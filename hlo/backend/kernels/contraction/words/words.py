@@ -5,13 +5,13 @@
 Elements that follow each other along the innermost axis of depth share a word, the first in its
 low bits; the last word of an odd depth is filled up with zero. A factor that lies along that axis
 is words as it stands, if its elements need no conversion; others are copied, in the order in which
-they lie (words_packing.py), or are columns that become words where the product packs them
+they lie (packing.py), or are columns that become words where the product packs them
 (packing/interleaving.py). What is left is a product like those of f32 and s32, of a half or a
 quarter of the depth.
 
 Quads of 8 bits are signed or unsigned as the instruction has them. Where none multiplies factors of
 these kinds, lhs's elements are turned into the other kind by their sign bit, which moves all of
-them by 128: what a row of zeros would give, moved so, is then taken from every row (word_zeros.py).
+them by 128: what a row of zeros would give, moved so, is then taken from every row (zeros.py).
 
 Words of 64 bits serve instructions that multiply two rows by two columns, where the machine's do
 more work so.
@@ -96,7 +96,10 @@ class Words(Struct, frozen=True):
 
 
 class Worded(Struct, frozen=True):
-    """contraction: of words that lie where the factors did; ring: with the dot product."""
+    """A contraction on words, and its factors.
+
+    contraction: of words that lie where the factors did; ring: with the dot product.
+    """
 
     contraction: Contraction
     ring: Ring

@@ -15,7 +15,7 @@ from hlo.indexing.affine import Expr, Variable
 LaneBody = Callable[[list[Expr], list[Value]], list[Value]]
 
 
-def lane_loop(
+def vector_loop(
     nest: Nest,
     low: int,
     length: int,
@@ -52,7 +52,7 @@ def lane_loop(
     return carried
 
 
-def lane_loop_within(
+def vector_loop_within(
     nest: Nest,
     limits: tuple[int, int],
     within: tuple[Value, Value],
@@ -61,7 +61,7 @@ def lane_loop_within(
     carried: list[Value],
     body: LaneBody,
 ) -> list[Value]:
-    """As `lane_loop` over [limits), without full rounds that miss [within), bounds known at run
+    """As `vector_loop` over [limits), without full rounds that miss [within), bounds known at run
     time; the last round may reach beyond these.
     """
     w, (low, high), (begin, end) = nest.w, limits, within
@@ -74,10 +74,10 @@ def lane_loop_within(
         run = _round(nest, (low, last), lanes, unroll, body)
         carried = nest.loop(w.binary("add", whole, w.int(low)), most, step, carried, run)
         low = last
-    return lane_loop(nest, low, high - low, lanes, unroll, carried, body)
+    return vector_loop(nest, low, high - low, lanes, unroll, carried, body)
 
 
-def lane_loop_bounded(
+def vector_loop_bounded(
     nest: Nest,
     limits: tuple[int, int],
     bounds: tuple[Value, Value],
@@ -86,7 +86,7 @@ def lane_loop_bounded(
     carried: list[Value],
     body: LaneBody,
 ) -> list[Value]:
-    """As `lane_loop` over what of [limits) is within [bounds), known at run time: multiples of a
+    """As `vector_loop` over what of [limits) is within [bounds), known at run time: multiples of a
     round's step, or where all limits end.
     """
     w, (low, high), (begin, end) = nest.w, limits, bounds
@@ -103,7 +103,7 @@ def lane_loop_bounded(
     once = w.select(is_met, w.int(1), w.int(0))
 
     def rest(_: Value, values: list[Value]) -> list[Value]:
-        return lane_loop(nest, last, high - last, lanes, unroll, values, body)
+        return vector_loop(nest, last, high - last, lanes, unroll, values, body)
 
     return nest.loop(w.int(0), once, 1, carried, rest)
 
@@ -134,7 +134,7 @@ def fixed(nest: Nest, start: int, lanes: int, high: int) -> Expr:
     return Expr({variable: 1}, 0)
 
 
-def lane_loop_between(
+def vector_loop_between(
     nest: Nest,
     low: Bound,
     high: Value,
