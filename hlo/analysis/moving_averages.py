@@ -1,5 +1,6 @@
-"""Moving averages: parameters that a program gives back as multiples of themselves, as optimisers'
-moments and running statistics are.
+"""Moving averages: parameters that a program gives back as multiples of themselves.
+
+They are optimisers' moments and running statistics.
 
     m' = 0.9 m + input
 

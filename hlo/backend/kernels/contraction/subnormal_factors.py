@@ -1,5 +1,4 @@
-"""Subnormal factors: products of few such numbers by many others, without the processor's assist
-for each of these.
+"""Subnormal factors: products of few such numbers by many others, without the assist for each.
 
     the small factor has some -> the product on doubles, of which none is subnormal; else the usual
 
