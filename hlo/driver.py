@@ -136,6 +136,7 @@ def place(instruction: Instruction, role: str) -> Span | None:
 def optimize(module: Module, passes: str = "default", manager: Manager | None = None) -> Module:
     """A new module, rewritten by a pipeline: names, groups and pipelines as on the command line."""
     GATE.check()
+    _check_ways("optimize", passes, MODES[0])
     from hlo.passes.manager import Manager
     from hlo.passes.pipeline import parse_pipeline
 
@@ -164,8 +165,7 @@ def compile(
     all that it has.
     """
     GATE.check()
-    if mode not in MODES:
-        raise HloError("arguments", f"compile: mode is {mode!r}, expected one of {MODES}")
+    _check_ways("compile", passes, mode)
     if not isinstance(module, Module):
         from hlo.formats.jax_program import module_of_jax
 
@@ -185,6 +185,15 @@ def compile(
             cache=cache,
         ),
     )  # fmt: skip
+
+
+def _check_ways(verb: str, passes: object, mode: object) -> None:
+    """HloError for a pipeline that is no text, and for a mode that there is not."""
+    if not isinstance(passes, str):
+        what = f"{verb}: passes is {passes!r}, expected names as on the command line"
+        raise HloError("arguments", what, help='"" runs none')
+    if mode not in MODES:
+        raise HloError("arguments", f"{verb}: mode is {mode!r}, expected one of {MODES}")
 
 
 def _bindable(module: Module, compiled: Callable[[Module], Compiled]) -> Compiled:
@@ -264,8 +273,7 @@ def compile_ahead(
     module does not verify, and one for each step that needs this process.
     """
     GATE.check()
-    if mode not in MODES:
-        raise HloError("arguments", f"compile_ahead: mode is {mode!r}, expected one of {MODES}")
+    _check_ways("compile_ahead", passes, mode)
     from hlo.backend.ahead.options import Options, least_first
     from hlo.backend.ahead_of_time import AheadOfTime
     from hlo.machine import Machine
