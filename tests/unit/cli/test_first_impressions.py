@@ -23,6 +23,7 @@ BAD = GOOD.replace("f32[3] tanh", "f32[4] tanh")
         (GOOD.replace("tanh(p)", "add(p p)"), "operands are separated by commas: p, p"),
         (GOOD.replace("HloModule", "HLOModule"), "did you mean 'HloModule'?"),
         (GOOD.replace("ENTRY", "# entry\nENTRY"), "a comment is /* .. */, or // to the end"),
+        (GOOD.replace("f32[3] tanh", "f32[3]{} tanh"), "a layout begins with a number or a colon"),
         (GOOD.replace("tanh(p)", 'custom-call(p), custom_call_target="x'), "has no end"),
         (GOOD.replace("tanh(p)", "dot_general(p, p)"), "did you mean 'dot'?"),
         (GOOD.replace("}", ""), "the { of e in line 2 has no }"),
