@@ -96,6 +96,8 @@ def _check_groups(instruction: Instruction, groups: ReplicaGroups, mode: str, co
             raise Violation("attribute-value", at, f"{groups}", "a transposition", "V30")
     elif isinstance(groups, MeshGroups):
         total = groups.mesh.size
+        if total < 1:
+            raise Violation("attribute-value", at, f"{groups}", "a mesh that has devices", "V30")
     else:
         if not groups.lists:
             if mode == FLATTENED:
@@ -130,10 +132,8 @@ def _check_lists(instruction: Instruction, groups: ListGroups) -> int:
 
 def _group_size(groups: ReplicaGroups, mode: str, replicas: int, partitions: int) -> int:
     """Devices in a group; 1 where that is not known."""
-    if isinstance(groups, IotaGroups):
+    if isinstance(groups, IotaGroups | MeshGroups):
         members = groups.size
-    elif isinstance(groups, MeshGroups):
-        members = len(groups.groups()[0])
     elif groups.lists:
         members = len(groups.lists[0])
     else:
