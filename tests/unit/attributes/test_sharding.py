@@ -66,6 +66,7 @@ def test_canonical_form(text: str, expected: str) -> None:
         "{mesh['x'=4], [{'x':(1)4}]}",
         "{mesh['x'=4], [{'x'}, {'x'}]}",
         "{mesh['x'=4], device_ids=(0,1,2,3), []}",
+        "{mesh['x'=1099511627776], device_ids=(1,0), []}",
     ],
 )
 def test_refused(text: str) -> None:
