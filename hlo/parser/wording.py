@@ -107,6 +107,8 @@ def meant(text: str, token: Token, *, in_operands: bool) -> str:
     word = before[1] if before else ""
     if word != "HloModule" and word.lower() == "hlomodule":
         return "did you mean 'HloModule'?"
+    if token.value == "\ufeff":
+        return "a byte order mark, which XLA does not read either: save the text without one"
     if token.value == "#":
         return "a comment is /* .. */, or // to the end of the line"
     sized = _SHAPE_BEFORE.search(text, max(0, token.start_pos - 80), token.start_pos)
