@@ -74,7 +74,7 @@ class MeshGroups(Struct, frozen=True):
     axes: tuple[AxisRef, ...]
 
     @property
-    def size(self) -> int:
+    def members(self) -> int:
         """Devices in a group."""
         sizes = (self.mesh.axes[a.axis][1] if a.size is None else a.size for a in self.axes)
         return math.prod(sizes)
@@ -88,7 +88,7 @@ class MeshGroups(Struct, frozen=True):
         grouped = [place[(a.axis, a.pre_size)] for a in self.axes]
         others = [k for k in range(len(sizes)) if k not in grouped]
         array = self.mesh.array().reshape(sizes).transpose((*others, *grouped))
-        return tuple(tuple(g) for g in array.reshape(-1, self.size).tolist())
+        return tuple(tuple(g) for g in array.reshape(-1, self.members).tolist())
 
     @property
     def can_expand(self) -> bool:
@@ -145,9 +145,9 @@ def _mesh_groups(tree: Tree) -> MeshGroups:
     check_disjoint(axes, mesh)
     check_unmergeable(axes, mesh)
     found = MeshGroups(mesh, axes)
-    if found.size < 2:
+    if found.members < 2:
         raise Violation(
-            "attribute-value", "", f"groups of {found.size} device", "2 or more devices"
+            "attribute-value", "", f"groups of {found.members} device", "2 or more devices"
         )
     return found
 

@@ -132,8 +132,10 @@ def _check_lists(instruction: Instruction, groups: ListGroups) -> int:
 
 def _group_size(groups: ReplicaGroups, mode: str, replicas: int, partitions: int) -> int:
     """Devices in a group; 1 where that is not known."""
-    if isinstance(groups, IotaGroups | MeshGroups):
+    if isinstance(groups, IotaGroups):
         members = groups.size
+    elif isinstance(groups, MeshGroups):
+        members = groups.members
     elif groups.lists:
         members = len(groups.lists[0])
     else:
