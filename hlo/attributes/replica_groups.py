@@ -54,8 +54,8 @@ class IotaGroups(Struct, frozen=True):
         if not self.can_expand:
             raise HloError("unsupported", f"replica groups {self}, expected groups that fit")
         flat = self.iota.flat().tolist()
-        size = self.size
-        return tuple(tuple(flat[k * size : (k + 1) * size]) for k in range(self.count))
+        begins = range(0, len(flat), self.size or 1)  # groups without members are none, as in XLA
+        return tuple(tuple(flat[k : k + self.size]) for k in begins)
 
     @property
     def can_expand(self) -> bool:
