@@ -159,6 +159,7 @@ def optimize(module: Module, passes: str = "default", manager: Manager | None = 
     'fusion'
     """
     GATE.check()
+    _check_ways("optimize", passes, MODES[0])
     from hlo.passes.manager import Manager
     from hlo.passes.pipeline import parse_pipeline
 
@@ -195,8 +196,7 @@ def compile(
     array([0., 3., 6., 9.], dtype=float32)
     """
     GATE.check()
-    if mode not in MODES:
-        raise HloError("arguments", f"compile: mode is {mode!r}, expected one of {MODES}")
+    _check_ways("compile", passes, mode)
     if not isinstance(module, Module):
         from hlo.formats.jax_program import module_of_jax
 
@@ -218,6 +218,15 @@ def compile(
             cache=cache,
         ),
     )  # fmt: skip
+
+
+def _check_ways(verb: str, passes: object, mode: object) -> None:
+    """HloError for a pipeline that is no text, and for a mode that there is not."""
+    if not isinstance(passes, str):
+        what = f"{verb}: passes is {passes!r}, expected names as on the command line"
+        raise HloError("arguments", what, help='"" runs none')
+    if mode not in MODES:
+        raise HloError("arguments", f"{verb}: mode is {mode!r}, expected one of {MODES}")
 
 
 def _bindable(module: Module, compiled: Callable[[Module], Compiled]) -> Compiled:
@@ -300,8 +309,7 @@ def compile_ahead(
     b'\\x7fELF'
     """
     GATE.check()
-    if mode not in MODES:
-        raise HloError("arguments", f"compile_ahead: mode is {mode!r}, expected one of {MODES}")
+    _check_ways("compile_ahead", passes, mode)
     from hlo.backend.ahead.options import Options, least_first
     from hlo.backend.ahead_of_time import AheadOfTime
     from hlo.given_machines import machine_of

@@ -1,11 +1,15 @@
 """Errors that a user can mend: HloError, HloErrors, the codes; Violation for code without text.
 
+Here, too: the check that all counts have in common.
+
 Violation(code, at, found, expected) --verifier turns the role into a place--> HloError with a caret
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
+from typing import SupportsIndex, cast
 
 from msgspec import Struct
 
@@ -121,3 +125,16 @@ class Violation(Exception):
     def __str__(self) -> str:
         label = f" ({self.constraint})" if self.constraint else ""
         return f"{self.at} is {self.found}, expected {self.expected}{label}"
+
+
+def checked_count(what: str, given: object, least: int = 1) -> int:
+    """A number that a caller gives, of Python's type or another one of integers; HloError for
+    anything else, and for less than `least`.
+    """
+    try:
+        number = None if isinstance(given, bool) else index(cast(SupportsIndex, given))
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        raise HloError("arguments", f"{what} is {given!r}, expected an integer from {least}")
+    return number

@@ -84,7 +84,8 @@ def _devices(tree: Tree, count: int) -> Iota | Ints | None:
         iota = build_iota(tree)
         return None if len(iota.dims) == 1 else iota
     ids = ints_of(subtrees(tree, "int_items")[0])
-    if sorted(ids) != list(range(count)) or list(ids) == sorted(ids):
+    ordered = sorted(ids)
+    if len(ids) != count or ordered != list(range(count)) or list(ids) == ordered:
         raise Violation("attribute-value", "", "device_ids", f"another order of 0 to {count - 1}")
     return ids
 

@@ -50,10 +50,11 @@ def _origin(tree: Tree) -> Origin:
 def _filled(tree: Tree) -> list[object]:
     """XLA's loose automaton (docs/text.md 2.9): what stands at each index path; the last one wins.
 
-    A node is a list of nodes or a leaf; the answer is a list with the root in it.
+    A node is a list of nodes or a leaf; the answer is a list with the root in it. Behind a `)` that
+    closes nothing XLA reads and writes beside its path, and most often ends for lack of memory.
     """
     path: list[int] = []
-    opened = False
+    opened = lost = False
     top: list[object] = [[]]
     for part in tree.children[1:-1]:
         kind = token_type(part)
@@ -63,12 +64,15 @@ def _filled(tree: Tree) -> list[object]:
             path.append(0)
             opened = True
         elif kind == "RPAR":
+            lost = lost or not path
             del path[-1:]
         elif kind == "COMMA":
             if not opened:
                 raise Violation("attribute-value", "", "a comma outside ()", "one value")
             if path:
                 path[-1] += 1
+        elif lost:
+            raise Violation("attribute-value", "", "a value behind a ) that closes nothing", "a (")
         else:
             leaf = build_array(part)  # type: ignore[arg-type]  # a tree
             _put(top, [0, *path], leaf if leaf and leaf.name else None)  # as XLA prints ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
 
-import numpy as np
 from msgspec import Struct
 
 from hlo.attributes.ints import ints_list_text, ints_text
@@ -54,8 +54,8 @@ class IotaGroups(Struct, frozen=True):
         if not self.can_expand:
             raise HloError("unsupported", f"replica groups {self}, expected groups that fit")
         flat = self.iota.flat().tolist()
-        size = self.size
-        return tuple(tuple(flat[k * size : (k + 1) * size]) for k in range(self.count))
+        begins = range(0, len(flat), self.size or 1)  # groups without members are none, as in XLA
+        return tuple(tuple(flat[k : k + self.size]) for k in begins)
 
     @property
     def can_expand(self) -> bool:
@@ -73,6 +73,12 @@ class MeshGroups(Struct, frozen=True):
     mesh: Mesh
     axes: tuple[AxisRef, ...]
 
+    @property
+    def members(self) -> int:
+        """Devices in a group."""
+        sizes = (self.mesh.axes[a.axis][1] if a.size is None else a.size for a in self.axes)
+        return math.prod(sizes)
+
     def groups(self) -> tuple[Ints, ...]:
         if not self.can_expand:
             raise HloError("unsupported", f"replica groups {self}, expected groups that fit")
@@ -81,9 +87,8 @@ class MeshGroups(Struct, frozen=True):
         sizes, place = _factored(self.mesh, self.axes)
         grouped = [place[(a.axis, a.pre_size)] for a in self.axes]
         others = [k for k in range(len(sizes)) if k not in grouped]
-        size = int(np.prod([sizes[k] for k in grouped]))
         array = self.mesh.array().reshape(sizes).transpose((*others, *grouped))
-        return tuple(tuple(g) for g in array.reshape(-1, size).tolist())
+        return tuple(tuple(g) for g in array.reshape(-1, self.members).tolist())
 
     @property
     def can_expand(self) -> bool:
@@ -139,12 +144,12 @@ def _mesh_groups(tree: Tree) -> MeshGroups:
     axes = build_axes(subtrees(tree, "mesh_axes")[0], mesh)
     check_disjoint(axes, mesh)
     check_unmergeable(axes, mesh)
-    size = 1
-    for ref in axes:
-        size *= mesh.axes[ref.axis][1] if ref.size is None else ref.size
-    if size < 2:
-        raise Violation("attribute-value", "", f"groups of {size} device", "2 or more devices")
-    return MeshGroups(mesh, axes)
+    found = MeshGroups(mesh, axes)
+    if found.members < 2:
+        raise Violation(
+            "attribute-value", "", f"groups of {found.members} device", "2 or more devices"
+        )
+    return found
 
 
 def replica_groups_text(groups: ReplicaGroups | None, *, expanded: bool = False) -> str:

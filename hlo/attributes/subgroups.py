@@ -9,7 +9,7 @@ import operator
 import numpy as np
 from msgspec import Struct
 
-from hlo.attributes.iota import Iota, iota_of
+from hlo.attributes.iota import Iota, canonical_iota, iota_of
 from hlo.errors import Violation
 
 Ints = tuple[int, ...]
@@ -55,7 +55,7 @@ def canonical_tile(tile: Tile) -> tuple[str, Tile | None]:
     if len(types) == 1 and types <= set(_WHOLE) and math.prod(tile.dims[:data_rank]) == 1:
         return tile.subgroups[0], None
     merged = _merged(tile, data_rank)
-    if merged.subgroups == ("manual",) and math.prod(merged.dims[:data_rank]) == 1:
+    if merged.subgroups == ("manual",) and merged.dims[-1] == merged.size:
         return "manual", None
     if merged.subgroups and merged.subgroups[-1] == "replicated":
         if len(merged.dims) == 1 or merged.dims[-1] == merged.size:
@@ -78,6 +78,8 @@ def _merged(tile: Tile, data_rank: int) -> Tile:
         return Tile(dims, tile.devices, tuple(sizes))
     dropped = [k for k in range(data_rank, len(tile.dims)) if k not in kept]
     axes = (*range(data_rank), *order, *dropped)
+    if not tile.size and isinstance(tile.devices, Iota):
+        return Tile(dims, canonical_iota(tile.dims, axes), tuple(sizes))
     moved = flat.reshape(tile.dims).transpose(axes).reshape(-1)
     return Tile(dims, _like(tile.devices, moved, tile.dims), tuple(sizes))
 
@@ -89,6 +91,11 @@ def _sorted_groups(tile: Tile) -> Tile:
         )
     flat = tile.flat()
     if flat is None:
+        return tile
+    if not tile.size and isinstance(tile.devices, Iota):
+        if len(tile.devices.dims) == 1:  # XLA dies
+            expected = f"groups of {tile.dims[-1]}"
+            raise Violation("attribute-value", "", "no devices", expected)
         return tile
     groups = flat.reshape(-1, tile.dims[-1])
     ordered = np.sort(groups, axis=1)

@@ -7,7 +7,8 @@ Sizes that the program does not allow are the reference's to judge.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -46,6 +47,15 @@ class PaddedExecutable:
         self, *arguments: object, donate: Collection[int] = (), timeout: float | None = None
     ) -> object:
         checked_numbers(donate, len(self._parameters))  # nothing is ever in place
+        return self._called(arguments, partial(self._static, timeout=timeout), timeout)
+
+    def run_guarded(self, *arguments: object) -> object:
+        """As `Executable.run_guarded`, on arguments filled to their bounds."""
+        return self._called(arguments, self._static.run_guarded, None)
+
+    def _called(
+        self, arguments: Sequence[object], static: Callable[..., object], timeout: float | None
+    ) -> object:
         given = list(checked_arguments(self._parameters, arguments))
         sizes = [
             np.array(_leaf(given[number], leaf).shape[d], np.int32)
@@ -53,7 +63,7 @@ class PaddedExecutable:
         ]
         for number in dict.fromkeys(number for number, _, _ in self._padded.given):
             given[number] = _filled(given[number], self._parameters[number].shape)
-        result = self._static(*given, *sizes, timeout=timeout)
+        result = static(*given, *sizes)
         assert isinstance(result, tuple), "leaves, sizes and the flag"
         if not result[-1]:
             return evaluate(self._module, *arguments, timeout=timeout)

@@ -14,6 +14,7 @@ from hlo.formats.message import Message
 from hlo.formats.program import HEADER
 from hlo.tools.files import decode
 
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # begin its texts
 BYTECODE = b"ML\xefR"  # begins MLIR bytecode, portable artifacts of StableHLO among it
 MLIR = re.compile(
     r"\s*(?://[^\n]*\n\s*)*(?:module\b[^=\n]*\{|#\w+ = |\"builtin\.module\"|func\.func)"
@@ -115,7 +116,9 @@ def _binary(data: bytes, name: str) -> Message:
             fitting.append((len(message.unknown), message))
     if not fitting:
         said = f": {problem.message}" if problem is not None and problem.code == "limit" else ""
-        raise HloError("message", f"{name} is no HLO text and no protocol buffer of a module{said}")
+        help = "it is a text in UTF-16: save it as UTF-8" if data.startswith(UTF_16) else ""
+        found = f"{name} is no HLO text and no protocol buffer of a module{said}"
+        raise HloError("message", found, help=help)
     return min(fitting, key=lambda pair: pair[0])[1]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 from msgspec import Struct, field
 
-from hlo.errors import HloError
+from hlo.errors import HloError, checked_count
 from hlo.interpreter.rendezvous import Rendezvous
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -49,6 +49,11 @@ class Surroundings(Struct):
     watch: Watch | None = None
     channels: Mapping[object, HostChannel] = field(default_factory=dict)
     rendezvous: Rendezvous = field(default_factory=lambda: Rendezvous(1))
+
+    def __post_init__(self) -> None:
+        self.seed = checked_count("seed", self.seed, 0)
+        if self.max_steps is not None:
+            self.max_steps = checked_count("max_steps", self.max_steps, 0)
 
 
 class Device:

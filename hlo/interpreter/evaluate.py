@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hlo.errors import HloError
+from hlo.errors import HloError, checked_count
 from hlo.interpreter.device import (
     Device,
     HostChannel,
@@ -117,8 +117,8 @@ def evaluate_devices(  # noqa: PLR0913  # the public name's form is fixed
     whose devices wait for each other ends with the error `deadlock`.
     """
     rows, columns = (
-        _count(module, "replica_count", replicas),
-        _count(module, "num_partitions", partitions),
+        _count("replicas", replicas, module, "replica_count"),
+        _count("partitions", partitions, module, "num_partitions"),
     )
     total = rows * columns
     if len(arguments) != total:
@@ -138,10 +138,10 @@ def evaluate_devices(  # noqa: PLR0913  # the public name's form is fixed
     return _in_threads(module, arguments, surroundings)
 
 
-def _count(module: Module, name: str, given: int | None) -> int:
+def _count(what: str, given: int | None, module: Module, attribute: str) -> int:
     if given is not None:
-        return given
-    found = module.attributes.get(name, 1)
+        return checked_count(what, given)
+    found = module.attributes.get(attribute, 1)
     return found if isinstance(found, int) and found > 0 else 1
 
 

@@ -96,6 +96,7 @@ def misread(before: Token | None, token: Token) -> str:
     return ""
 
 
+_SHAPE_BEFORE = re.compile(r"([a-z]\w*)\[[^\[\]]*\]\Z")
 _WORD_BEFORE = re.compile(r"([\w.\-%]+)[ \t]*$")
 _OPENED = re.compile(r"(?m)^[ \t]*(?:ENTRY[ \t]+)?%?([\w.\-]+)[ \t]*(?:\([^\n]*->[^\n]*)?\{")
 
@@ -106,8 +107,13 @@ def meant(text: str, token: Token, *, in_operands: bool) -> str:
     word = before[1] if before else ""
     if word != "HloModule" and word.lower() == "hlomodule":
         return "did you mean 'HloModule'?"
+    if token.value == "\ufeff":
+        return "a byte order mark, which XLA does not read either: save the text without one"
     if token.value == "#":
         return "a comment is /* .. */, or // to the end of the line"
+    sized = _SHAPE_BEFORE.search(text, max(0, token.start_pos - 80), token.start_pos)
+    if token.value == "{" and sized and sized[1] in DTYPES:
+        return "a layout begins with a number or a colon, as f32[2,3]{1,0} has it, or is left out"
     if token.type == "ERROR" and token.value == '"':
         return "the string that begins here has no end"
     if "stablehlo." in text or "func.func" in text:

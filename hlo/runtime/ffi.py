@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from hlo.errors import HloError
+from hlo.errors import HloError, checked_count
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.custom_targets import HANDLERS, REGISTERED, TARGETS, CustomCall
@@ -140,7 +140,7 @@ def register_ffi(name: str, handler: object) -> None:
 
 def _address(handler: Any) -> int:
     if isinstance(handler, int):
-        return handler
+        return checked_count("register_ffi: the address", handler)
     if hasattr(handler, "restype"):  # a ctypes function
         return ctypes.cast(handler, ctypes.c_void_p).value or 0
     if type(handler).__name__ != "PyCapsule":

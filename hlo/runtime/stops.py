@@ -6,11 +6,11 @@ here are the time that a thread's next run has, and the errors that the numbers 
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from numbers import Real
 from typing import NoReturn
 
 from msgspec import Struct
@@ -65,19 +65,18 @@ def fail(error: HloError) -> None:
 
 
 def checked_timeout(timeout: object) -> float:
-    """The seconds that a run may take; HloError where the value is none."""
-    known = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if not known or math.isnan(float(timeout)) or timeout <= 0:  # type: ignore[arg-type, operator]
+    """The seconds that a run may take, at most LONGEST_S; HloError where the value is none."""
+    known = isinstance(timeout, Real) and not isinstance(timeout, bool)
+    if not known or not timeout > 0:  # type: ignore[operator]  # NaN is not
         raise HloError("arguments", f"timeout is {timeout!r}, expected seconds, more than 0")
-    return float(timeout)  # type: ignore[arg-type]
+    return LONGEST_S if timeout > LONGEST_S else float(timeout)  # type: ignore[arg-type, operator]
 
 
 @contextmanager
 def limited(seconds: float, limit: Callable[[int], object]) -> Iterator[None]:
     """This thread's next run is over after so long."""
     before, _limits.seconds = _limits.seconds, seconds
-    span = min(seconds, LONGEST_S)
-    limit(time.monotonic_ns() + int(span * 1e9))
+    limit(time.monotonic_ns() + int(seconds * 1e9))
     try:
         yield
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 
-from hlo.errors import HloError
+from hlo.errors import HloError, checked_count
 
 VARIABLE = "HLO_NUM_THREADS"
 
@@ -14,10 +14,8 @@ def thread_count(asked: int | None = None) -> int:
     """`asked`, else HLO_NUM_THREADS, else all; never more than affinity and cgroup allow."""
     if asked is None:
         asked = _from_environment()
-    if asked is not None and asked < 1:
-        raise HloError("arguments", f"threads is {asked}, expected at least 1")
     allowed = allowed_threads()
-    return allowed if asked is None else min(asked, allowed)
+    return allowed if asked is None else min(checked_count("threads", asked), allowed)
 
 
 def _from_environment() -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hlo.errors import HloError
+from hlo.errors import HloError, checked_count
 from hlo.ir.dtype import ARRAY_TYPES, DType
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
@@ -53,9 +53,7 @@ def check_made(shape: Shape, what: str) -> None:
 
 def generator(seed: int) -> np.random.Generator:
     """Random numbers that follow from a seed, an integer from 0."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise HloError("arguments", f"seed is {seed!r}, expected an integer from 0")
-    return np.random.default_rng(int(seed))
+    return np.random.default_rng(checked_count("seed", seed, 0))
 
 
 def _value(

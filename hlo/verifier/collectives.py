@@ -96,6 +96,8 @@ def _check_groups(instruction: Instruction, groups: ReplicaGroups, mode: str, co
             raise Violation("attribute-value", at, f"{groups}", "a transposition", "V30")
     elif isinstance(groups, MeshGroups):
         total = groups.mesh.size
+        if total < 1:
+            raise Violation("attribute-value", at, f"{groups}", "a mesh that has devices", "V30")
     else:
         if not groups.lists:
             if mode == FLATTENED:
@@ -133,7 +135,7 @@ def _group_size(groups: ReplicaGroups, mode: str, replicas: int, partitions: int
     if isinstance(groups, IotaGroups):
         members = groups.size
     elif isinstance(groups, MeshGroups):
-        members = len(groups.groups()[0])
+        members = groups.members
     elif groups.lists:
         members = len(groups.lists[0])
     else:

@@ -38,6 +38,7 @@ KILLERS = {
     "part of a mesh's empty axis": "ENTRY e { ROOT p = f32[2] parameter(0), "
     "sharding={mesh['a'=0], [{'a':(1)2}]} }",
     "malformed origin": 'ENTRY e { ROOT p = f32[2] parameter(0), origin={{"x"},{"y"}} }',
+    "origin of a lost path": 'ENTRY e { ROOT p = f32[2] parameter(0), origin={){"x"}} }',
     "sugar without operands": "ENTRY e { s = ((), f32[2], u32[]) dot-start() "
     "ROOT d = f32[2] dot-done(s) }",
     "fusion with more operands than parameters": F + "ENTRY e { p = f32[2] parameter(0) "

@@ -10,7 +10,7 @@ from hlo.backend.ahead.generation import FORTRAN
 from hlo.backend.entry import own_threads_ir
 from hlo.backend.entry.c_call_ir import CALLBACK, NONE, PTHREADS
 from hlo.backend.isa import processor
-from hlo.errors import HloError
+from hlo.errors import HloError, checked_count
 from hlo.machine import NAMED, Machine, of_triple
 
 MOST_THREADS = 8  # that loops are planned for where nobody says
@@ -76,9 +76,7 @@ class Options(Struct, frozen=True):
         if self.is_freestanding and self.is_cancellable:
             message = "freestanding and cancellable, expected one of them: threads know by "
             raise HloError("unsupported", f"{message}variables of their own what they work for")
-        if self.max_threads < 1:
-            message = f"compile_ahead: max_threads is {self.max_threads}, expected at least 1"
-            raise HloError("arguments", message)
+        checked_count("compile_ahead: max_threads", self.max_threads)
         if self.threads == PTHREADS and not own_threads_ir.is_known(machine.system):
             raise HloError(
                 "unsupported",

@@ -116,6 +116,8 @@ class Control(Contraction):
         what = "reduce-window"
         arrays = self.operands(what, _several((operands,)))
         starts = self._starts(arrays, init_values)
+        if not arrays:
+            raise error("arity", f"{what}: no operands, expected at least 1")
         window = self._window(
             what, arrays[0], window_dimensions, window_strides, padding, base_dilations,
             window_dilations,

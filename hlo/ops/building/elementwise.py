@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from operator import index
 
-from hlo.ir.dtype import DType, dtype
+from hlo.ir.dtype import ARRAY_TYPES, DType, dtype
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.building.caller import error
@@ -192,11 +192,12 @@ class Elementwise(InstructionBuilder):
     def element_type(what: str, name: DType | str) -> DType:
         """The element type of a name; an error for what is none."""
         try:
-            return dtype(name)
+            found = dtype(name)
         except KeyError:
-            raise error(
-                "dtype", f"{what}: {name!r} is no element type, expected f32, ..."
-            ) from None
+            found = None
+        if found not in ARRAY_TYPES:
+            raise error("dtype", f"{what}: {str(name)!r} is no element type, expected f32, ...")
+        return found
 
 
 def _mapping(

@@ -39,6 +39,7 @@ from hlo.passes.simplify.dce import dce
 from hlo.passes.simplify.tuple_simplifier import tuple_simplifier
 
 PAD, CUT = "PadToStatic", "SliceToDynamic"
+_LARGEST = int(np.iinfo(np.int32).max)  # of SIZE
 SizePositions = tuple[tuple[int, int], ...]  # (leaf of the result, dimension)
 Given = tuple[tuple[int, int, int], ...]  # (parameter, leaf of it, dimension)
 
@@ -93,6 +94,12 @@ def parameter(p: Scope, old: Instruction) -> Made:
     return value, p.sizes.get(value, {}) if isinstance(value, Instruction) else {}
 
 
+def has_sizes(module: Module) -> bool:
+    """Whether all dimensions of a module have a size that a scalar beside the array holds."""
+    every = (i.shape for c in module.computations for i in c.instructions)
+    return all(n <= _LARGEST for shape in every for leaf in shape.leaves() for n in leaf.dims)
+
+
 def dynamic_dims(shape: Shape) -> tuple[int, ...]:
     """The dimensions of an array whose size is known at run time."""
     return tuple(d for d, is_sized in enumerate(shape.dynamic) if is_sized)
@@ -111,6 +118,8 @@ def _is_call(instruction: Instruction, target: str) -> bool:
 
 def static_program(module: Module) -> Padded | None:
     """The program inside; None where sizes are dynamic elsewhere than at its boundary."""
+    if not has_sizes(module):
+        return None
     copy = clone_module(module)
     copy.attributes = {}  # The given ones are those of another program shape.
     entry = copy.entry

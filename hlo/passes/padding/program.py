@@ -24,7 +24,7 @@ from hlo.passes.simplify.dce import dce
 
 def padded(module: Module) -> bool:
     """Rewrite a module with dynamic sizes; False where it has been, or has an op without a step."""
-    if boundary.static_program(module) is not None:
+    if not boundary.has_sizes(module) or boundary.static_program(module) is not None:
         return False
     given, copy = module.entry, clone_module(module)
     twins = tuple(zip(module.computations, copy.computations, strict=True))

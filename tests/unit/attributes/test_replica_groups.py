@@ -22,9 +22,12 @@ def test_mesh_groups_differ_in_the_named_axes_only() -> None:
     assert MeshGroups(mesh, (AxisRef(0),)).groups() == ((0, 4), (1, 5), (2, 6), (3, 7))
     half = MeshGroups(mesh, (AxisRef(1, 1, 2),))
     assert half.groups() == ((0, 2), (1, 3), (4, 6), (5, 7))
+    assert half.members == 2
     assert replica_groups_text(half) == "mesh['x'=2,'y'=4] {'y':(1)2}"
 
 
 def test_no_groups() -> None:
     assert ListGroups().groups() == ()
     assert replica_groups_text(ListGroups(((0, 1), ()))) == "{{0,1},{}}"
+    without_members = IotaGroups(2, 0, canonical_iota((0,), None))
+    assert replica_groups_text(without_members, expanded=True) == "{}"

@@ -34,6 +34,15 @@ def canonical(text: str, **options: bool) -> str:
             "{devices=[2,1,2,2]<=[2,2,2]T(0,2,1) last_tile_dims={manual, replicated}}",
         ),
         ("{devices=[1,1,2,1]<=[2] last_tile_dims={manual,unreduced}}", "{manual}"),
+        ("{devices=[2,0]<=[0] last_tile_dims={manual}}", "{manual}"),
+        (
+            "{devices=[2,0]<=[0] last_tile_dims={replicated,manual}}",
+            "{devices=[0,2]<=[2,0]T(1,0) last_tile_dims={manual, replicated}}",
+        ),
+        (
+            "{devices=[3,0,2]<=[3,0,2]T(0,2,1) last_tile_dim_replicate}",
+            "{devices=[3,0,2]<=[3,0,2]T(0,2,1) last_tile_dim_replicate}",
+        ),
         ("{shard_as 1 shard_like 2 replicated}", "{replicated shard_as 2}"),
         ("{mesh['x'=2,'y'=4], []}", "{mesh['x'=2,'y'=4], replicated}"),
         ("{mesh['x'=2] [{'0' , ?}]}", "{mesh['x'=2], [{'x', ?}]}"),
@@ -49,6 +58,7 @@ def test_canonical_form(text: str, expected: str) -> None:
         "{maximal}",
         "{replicated device=1}",
         "{devices=[2,2]0}",
+        "{devices=[0,2]<=[0] last_tile_dim_replicate}",
         "{devices=[2,2]<=[2,2]}",
         "{devices=[2,2]0,1,2,3,4,5}",
         "{mesh['x'=2], [{'z'}]}",
@@ -56,6 +66,7 @@ def test_canonical_form(text: str, expected: str) -> None:
         "{mesh['x'=4], [{'x':(1)4}]}",
         "{mesh['x'=4], [{'x'}, {'x'}]}",
         "{mesh['x'=4], device_ids=(0,1,2,3), []}",
+        "{mesh['x'=1099511627776], device_ids=(1,0), []}",
     ],
 )
 def test_refused(text: str) -> None:

@@ -82,7 +82,9 @@ def test_sizes_are_scalars_beside_padded_arrays(body: str) -> None:
     x[5, :], x[:, 3] = np.inf, np.nan
     for n, k in ((3, 2), (5, 3), (2, 0), (5, 1)):
         given = (x, np.int32(n), np.int32(k), x[:4])[: len(module.entry.parameters)]
-        assert_same(run(*given), hlo.evaluate(module, *given))
+        expected = hlo.evaluate(module, *given)
+        assert_same(run(*given), expected)
+        assert_same(run.run_guarded(*given), expected)
 
 
 @pytest.mark.parametrize("passes", ["", "dynamic_padder", "default"])

@@ -308,6 +308,7 @@ def test_windows_of_other_reducers_are_left_to_the_reference() -> None:
     assert isinstance(run, InterpretedExecutable)
     given = arguments(4, 1)
     assert_same(run(*given), hlo.evaluate(module, *given))
+    assert_same(run.run_guarded(*given), hlo.evaluate(module, *given))
 
 
 def test_parameters_that_are_tuples() -> None:

@@ -311,7 +311,8 @@ def test_limits_of_time() -> None:
         with pytest.raises(HloError) as caught:
             executable(10, 1, timeout=wrong)  # type: ignore[arg-type]  # refused
         assert caught.value.code == "arguments"
-    assert executable(10, 1, timeout=float("inf")) == executable(10, 1)
+    for ample in (float("inf"), 10**400, np.float32(5), np.int64(5)):
+        assert executable(10, 1, timeout=ample) == executable(10, 1)  # type: ignore[arg-type]
     with pytest.raises(HloError, match="stopped after"):
         executable.run_devices([[FOREVER, 1]], timeout=0.02)
     with pytest.raises(HloError, match="stopped after"):

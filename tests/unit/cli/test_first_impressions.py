@@ -23,6 +23,8 @@ BAD = GOOD.replace("f32[3] tanh", "f32[4] tanh")
         (GOOD.replace("tanh(p)", "add(p p)"), "operands are separated by commas: p, p"),
         (GOOD.replace("HloModule", "HLOModule"), "did you mean 'HloModule'?"),
         (GOOD.replace("ENTRY", "# entry\nENTRY"), "a comment is /* .. */, or // to the end"),
+        (GOOD.replace("f32[3] tanh", "f32[3]{} tanh"), "a layout begins with a number or a colon"),
+        ("\ufeff" + GOOD, "a byte order mark, which XLA does not read either"),
         (GOOD.replace("tanh(p)", 'custom-call(p), custom_call_target="x'), "has no end"),
         (GOOD.replace("tanh(p)", "dot_general(p, p)"), "did you mean 'dot'?"),
         (GOOD.replace("}", ""), "the { of e in line 2 has no }"),
@@ -38,6 +40,12 @@ def test_what_a_faulty_text_means(text: str, help: str, tmp_path: Path) -> None:
     outcome = call("hlo-opt", "check", str(tmp_path / "m.hlo"))
     assert outcome.code == 1
     assert help in outcome.err
+
+
+def test_a_text_in_another_encoding(tmp_path: Path) -> None:
+    (tmp_path / "m.hlo").write_text(GOOD, encoding="utf-16")
+    outcome = call("hlo-opt", "check", str(tmp_path / "m.hlo"))
+    assert (outcome.code, "it is a text in UTF-16: save it as UTF-8" in outcome.err) == (1, True)
 
 
 def test_a_mistyped_subcommand() -> None:

@@ -372,6 +372,8 @@ MORE_VIOLATIONS = {
     "wrong shape": lambda b, x: b.emit("negate", x, shape=vector(4)),
     "no root": lambda b, x: b.build(None),
     "broadcast to less": lambda b, x: b.broadcast_in_dim(x, (2, 3), (0, 1)),
+    "bits of no array": lambda b, x: b.bitcast_convert(x, "token"),
+    "windows of nothing": lambda b, x: b.reduce_window([], [], None, [1]),
     "interior of too many": lambda b, x: b.pad(x, 0, [(1, 1, 1, 1)] * 3),
 }  # fmt: skip
 

@@ -176,3 +176,9 @@ def test_handlers_of_jax_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     factor, info = hlo.compile(hlo.parse("HloModule m\nENTRY e { " + text + config + " }"))(square)
     np.testing.assert_allclose(np.tril(factor), np.linalg.cholesky(square), rtol=1e-6)
     assert info == 0
+
+
+@pytest.mark.parametrize("address", [True, False, 0, -8])
+def test_what_is_no_address_is_not_called(address: int) -> None:
+    with pytest.raises(HloError, match=r"the address is .*, expected an integer from 1"):
+        hlo.register_ffi("hlo_test_nothing", address)

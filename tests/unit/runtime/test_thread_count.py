@@ -31,7 +31,7 @@ def test_environment_must_be_a_number(monkeypatch: pytest.MonkeyPatch, text: str
 
 
 def test_zero_threads_are_refused() -> None:
-    with pytest.raises(HloError, match="at least 1"):
+    with pytest.raises(HloError, match="an integer from 1"):
         threads.thread_count(0)
 
 
