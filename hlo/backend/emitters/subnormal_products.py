@@ -107,9 +107,11 @@ def _of_one_length(w: Writer, *factors: Lanes) -> tuple[Value, ...]:
 
 
 def _some_is_subnormal(nest: Nest, vectors: Iterable[Value]) -> Value | None:
-    """i1: whether some lane of these is; None where no instruction says so."""
+    """i1: whether some lane of these is; None where no instruction says so, or all are numbers."""
     w = nest.w
     known = {v: w.noted(v, _NOTE) for v in vectors}
+    if all(v.lanes == 1 for v in known):
+        return None
     flags = dict.fromkeys(flag for flag in known.values() if flag is not None)
     if fresh := [v for v, flag in known.items() if flag is None]:
         masks = [m for v in fresh if (m := nest.target.isa.subnormal_lanes(w, v)) is not None]
@@ -140,7 +142,7 @@ def _either_way(
     """The results on floats, or on doubles if there are subnormal ones. Opens basic blocks."""
     w = nest.w
     quick, slow, done = (w.new_label(p) for p in ("quick", "slow", "done"))
-    w.branch_if(is_subnormal, slow, quick)
+    w.branch_if(is_subnormal, slow, quick, is_rare=True)
     w.label(quick)
     short = [w.assign(Arithmetic, x.type, opcode, x, y) for x, y in pairs]
     w.branch(done)

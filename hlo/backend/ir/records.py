@@ -198,9 +198,12 @@ def branch(label: str) -> Branch:
     return Branch("", "void", "br", (block(label),))
 
 
-def branch_if(condition: Value, then: str, otherwise: str) -> Branch:
-    """To one of two blocks."""
-    return Branch("", "void", "br", (condition, block(then), block(otherwise)))
+def branch_if(condition: Value, then: str, otherwise: str, *, is_rare: bool = False) -> Branch:
+    """To one of two blocks. is_rare: the first hardly ever, so that LLVM, which computes what is
+    little of both before the branch, leaves it there.
+    """
+    rest = ', !prof !{!"branch_weights", i32 1, i32 2000}' if is_rare else ""
+    return Branch("", "void", "br", (condition, block(then), block(otherwise)), rest)
 
 
 def is_terminator(record: Line) -> bool:

@@ -115,6 +115,11 @@ class Avx512(Avx2):
 
     def subnormal_lanes(self, w: Writer, x: Value) -> Value | None:
         """vfpclass, whose bit 5 asks for subnormal numbers."""
+        least = 128 // _BITS[scalar_of(x.type)]
+        if x.lanes == 1:
+            x = w.splat(x, least)
+        elif x.lanes < least:
+            x = w.shuffle(x, None, [n % x.lanes for n in range(least)])
         if not self._fits(x.type) or not self._has("avx512dq"):
             return None
         scalar = scalar_of(x.type)

@@ -179,7 +179,7 @@ class Isa:
 
     def subnormal_lanes(self, w: Writer, x: Value) -> Value | None:
         """For each lane of a vector of floats, whether it is subnormal and not zero: by one
-        instruction.
+        instruction. Lanes that fill no register stand in the mask again and again.
         """
         return None
 

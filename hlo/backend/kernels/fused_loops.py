@@ -39,6 +39,7 @@ from hlo.backend.loops.chains import table_of
 from hlo.backend.loops.choose import schedules_of
 from hlo.backend.loops.expression import Expression, Leaf, moved_as, waits_in
 from hlo.backend.loops.in_place import in_place_pairs, with_repeats
+from hlo.backend.loops.nest_schedule import FEW_VECTORS
 from hlo.backend.loops.outputs import outputs_of
 from hlo.backend.loops.own_leaves import own_leaves
 from hlo.backend.loops.schedule import LoopSchedule, Table
@@ -80,6 +81,8 @@ def _in_versions(instruction: Instruction, target: Target) -> Kernel:
 
     if not is_body(around) or not looks(instruction, around):
         return _made(instruction, target, around)[0]
+    if _is_few(instruction, target):
+        return _made(instruction, target, around, is_careful=True)[0]
     usual = _made(instruction, target, None)[0]
     unseen = replace(target, schedules=None)
     careful = _made(instruction, unseen, around, is_careful=True)[0]
@@ -89,6 +92,14 @@ def _in_versions(instruction: Instruction, target: Target) -> Kernel:
     if target.schedules is not None:
         target.schedules.enter_same(made.text, usual.text)
     return made
+
+
+def _is_few(instruction: Instruction, target: Target) -> bool:
+    """Whether results are so few vectors that a loop hands them on in registers, and looking at
+    them takes less than a call between two versions, which keeps them in memory.
+    """
+    most = FEW_VECTORS * lanes_of(instruction, target)
+    return all(array.size <= most for array in _arrays(instruction.shape))
 
 
 def _made(
