@@ -82,7 +82,7 @@ def _in_versions(instruction: Instruction, target: Target) -> Kernel:
     if not is_body(around) or not looks(instruction, around):
         return _made(instruction, target, around)[0]
     if _is_few(instruction, target):
-        return _made(instruction, target, around, is_careful=True)[0]
+        return _made(instruction, target, around)[0]
     usual = _made(instruction, target, None)[0]
     unseen = replace(target, schedules=None)
     careful = _made(instruction, unseen, around, is_careful=True)[0]
