@@ -20,7 +20,6 @@ from hlo.backend.loops.choose_rows import choose_rows
 from hlo.backend.loops.choose_stages import choose_stages
 from hlo.backend.loops.choose_tails import choose_tail
 from hlo.backend.loops.choose_units import choose_units
-from hlo.backend.loops.choose_written_out import choose_written_out
 from hlo.backend.loops.costs import BRIEF_OPERATIONS, flops
 from hlo.backend.loops.domain import Domain, domains_of, looped
 from hlo.backend.loops.expression import Expression
@@ -70,7 +69,11 @@ def _chosen(expression: Expression, first: NestSchedule, kept: int) -> NestSched
         from hlo.backend.loops.choose_kept_strips import choose_strips  # few loops are strips
 
         return choose_strips(expression, strip)
-    schedule = choose_written_out(expression, choose_units(choose_lanes(first)))
+    schedule = choose_units(choose_lanes(first))
+    if schedule.domain.trace.conditions:
+        from hlo.backend.loops.choose_written_out import choose_written_out  # of seams left over
+
+        schedule = choose_written_out(expression, schedule)
     if schedule.vector is not None and schedule.domain.trace.reductions:
         from hlo.backend.loops.choose_streams import choose_streams  # of reductions
 

@@ -305,8 +305,8 @@ def _is_moved(producer: Instruction) -> bool:
 def _hindrance(group: Group, producer: Instruction, max_size: int) -> str:
     """What keeps the group from holding a producer, whatever its elements cost; "" for nothing."""
     root = group.root
-    is_full = _is_full(group, max_size)
-    if is_full and not (views_memory(producer) or is_spread_constant(producer)):
+    is_read = views_memory(producer) or is_spread_constant(producer) or _is_spread(producer)
+    if _is_full(group, max_size) and not is_read:
         return f"the kernel of %{root.name} has {len(group.members)} instructions already"
     is_bounded = len(group.outside) + len(producer.operands) <= _MOST_OPERANDS  # some count twice
     if not is_bounded and _operand_count(group, producer) > _MOST_OPERANDS:
@@ -333,6 +333,13 @@ def _is_full(group: Group, max_size: int) -> bool:
     if not group.reductions:
         max_size += max_size // 2
     return group.length >= 3 * max_size
+
+
+def _is_spread(producer: Instruction) -> bool:
+    """Whether it has each of fewer elements several times: no kernel writes them out for another
+    one, however long that is, which reads the few in the same time.
+    """
+    return producer.opcode == "broadcast" and producer.operands[0].shape.size < producer.shape.size
 
 
 def _is_plain(member: Instruction) -> bool:
