@@ -79,9 +79,7 @@ def _in_versions(instruction: Instruction, target: Target) -> Kernel:
     from hlo.backend.emitters.subnormal_products import looks
     from hlo.backend.kernels.versions import of_two
 
-    if not is_body(around) or not looks(instruction, around):
-        return _made(instruction, target, around)[0]
-    if _is_few(instruction, target):
+    if not is_body(around) or not looks(instruction, around) or _is_few(instruction, target):
         return _made(instruction, target, around)[0]
     usual = _made(instruction, target, None)[0]
     unseen = replace(target, schedules=None)
