@@ -188,10 +188,6 @@ class CallAddress(Instruction):
         return f"{self.head} {self.type} {function.text}({arguments}){self.rest}{self.location}"
 
 
-# LLVM leaves branches as they are that it takes to be foreseen 99 times in a hundred.
-_RARE = ', !prof !{!"branch_weights", i32 1, i32 2000}'
-
-
 def block(label: str) -> Value:
     """A block as an operand."""
     return Value(f"%{label}", "label")
@@ -203,10 +199,10 @@ def branch(label: str) -> Branch:
 
 
 def branch_if(condition: Value, then: str, otherwise: str, *, is_rare: bool = False) -> Branch:
-    """To one of two blocks. is_rare: hardly ever to the first, so that what stands there is not
-    computed beforehand.
+    """To one of two blocks. is_rare: the first hardly ever, so that LLVM, which computes what is
+    little of both before the branch, leaves it there.
     """
-    rest = _RARE if is_rare else ""
+    rest = ', !prof !{!"branch_weights", i32 1, i32 2000}' if is_rare else ""
     return Branch("", "void", "br", (condition, block(then), block(otherwise)), rest)
 
 

@@ -226,8 +226,10 @@ class Writer(Struct):
     def branch(self, label: str) -> None:
         self.append(branch(label))
 
-    def branch_if(self, condition: Value, then: str, otherwise: str) -> None:
-        self.append(branch_if(condition, then, otherwise))
+    def branch_if(
+        self, condition: Value, then: str, otherwise: str, *, is_rare: bool = False
+    ) -> None:
+        self.append(branch_if(condition, then, otherwise, is_rare=is_rare))
 
     def ret(self, value: Value | None = None) -> None:
         """The end of the function."""

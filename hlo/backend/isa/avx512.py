@@ -117,11 +117,14 @@ class Avx512(Avx2):
         """vfpclass, whose bit 5 asks for subnormal numbers."""
         if not self._has("avx512dq"):
             return None
-        if x.type in ("float", "double") and self._has("avx512vl"):
-            # A scalar is the first lane of a register, whatever the others are.
-            type = vector_of(x.type, 128 // _BITS[x.type])
-            lanes = self.subnormal_lanes(w, w.insert(poison(type), x, 0))
-            return None if lanes is None else w.extract(lanes, 0)
+        least = 128 // _BITS[scalar_of(x.type)]
+        if x.lanes < least and self._has("avx512vl"):  # in the first lanes of a register
+            if x.lanes == 1:
+                lanes = self.subnormal_lanes(w, w.insert(poison(vector_of(x.type, least)), x, 0))
+                return None if lanes is None else w.extract(lanes, 0)
+            spread = w.shuffle(x, None, [n % x.lanes for n in range(least)])
+            lanes = self.subnormal_lanes(w, spread)
+            return None if lanes is None else w.shuffle(lanes, None, range(x.lanes))
         if not self._fits(x.type):
             return None
         scalar = scalar_of(x.type)

@@ -39,6 +39,7 @@ from hlo.backend.loops.chains import table_of
 from hlo.backend.loops.choose import schedules_of
 from hlo.backend.loops.expression import Expression, Leaf, moved_as, waits_in
 from hlo.backend.loops.in_place import in_place_pairs, with_repeats
+from hlo.backend.loops.nest_schedule import FEW_VECTORS
 from hlo.backend.loops.outputs import outputs_of
 from hlo.backend.loops.own_leaves import own_leaves
 from hlo.backend.loops.schedule import LoopSchedule, Table
@@ -69,9 +70,7 @@ def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
 
 
 def _in_versions(instruction: Instruction, target: Target) -> Kernel:
-    """The kernel; one that a loop calls in a version for subnormal numbers, too. Scalars wait for
-    each other, so that looking at them takes no time.
-    """
+    """The kernel; one that a loop calls in a version for subnormal numbers, too."""
     around, mode = underflows_in(instruction, target), target.isa.float_mode
     if around is None or mode is None or not mode.met or target.runs_once:
         return _made(instruction, target, around)[0]
@@ -80,7 +79,7 @@ def _in_versions(instruction: Instruction, target: Target) -> Kernel:
     from hlo.backend.emitters.subnormal_products import looks
     from hlo.backend.kernels.versions import of_met
 
-    if not is_body(around) or not looks(instruction, around) or _is_scalar(instruction, target):
+    if not is_body(around) or not looks(instruction, around) or _is_few(instruction, target):
         return _made(instruction, target, around)[0]
     usual = _made(instruction, target, None)[0]
     unseen = replace(target, schedules=None)
@@ -91,6 +90,15 @@ def _in_versions(instruction: Instruction, target: Target) -> Kernel:
     if target.schedules is not None:
         target.schedules.enter_same(made.text, usual.text)
     return made
+
+
+def _is_few(instruction: Instruction, target: Target) -> bool:
+    """Whether all that it computes is so few vectors that a loop hands them on in registers, and
+    looking at them takes less than a call between two versions, which keeps them in memory.
+    """
+    most = FEW_VECTORS * lanes_of(instruction, target)
+    members = [m for m in with_callees(instruction) if m.opcode != "parameter"]
+    return all(array.size <= most for m in members for array in _arrays(m.shape))
 
 
 def _made(
@@ -179,12 +187,6 @@ def _only_moves(instruction: Instruction) -> bool:
 def _has_loops(instruction: Instruction) -> bool:
     """Whether elements go through whiles."""
     return any(m.opcode == "while" for m in with_callees(instruction))
-
-
-def _is_scalar(instruction: Instruction, target: Target) -> bool:
-    """Whether all that it computes is less than a vector."""
-    members = [m for m in with_callees(instruction) if m.opcode != "parameter"]
-    return all(s.size < target.lanes(F32) for m in members for s in _arrays(m.shape))
 
 
 def underflows_in(instruction: Instruction, target: Target) -> Computation | None:

@@ -99,7 +99,12 @@ class _Lowering:
         if is_last:
             self._lanes(rows)
             return
-        rounds = schedule.outer(depth).rounds
+        axis = schedule.outer(depth)
+        rounds = axis.rounds
+        if axis.role is Role.UNROLLED:
+            for place in range(rounds):
+                self.run([*outer, affine.number(place)])
+            return
 
         def body(counter: Value, _: list[Value]) -> list[Value]:
             self.run([*outer, nest.variable(counter, 0, rounds - 1)])
@@ -174,7 +179,7 @@ class _Lowering:
         elif schedule.stages:
             self._staged(vector, outer, limits)
         else:
-            for group in [[row] for row in rows] if schedule.in_turn else [rows]:
+            for group in [rows] if schedule.turn is None else [[row] for row in rows]:
                 self._over(vector, limits, partial(self._store_rows, group))
 
     def _limits(self, vector: Axis) -> Limits | None:

@@ -70,6 +70,10 @@ def _chosen(expression: Expression, first: NestSchedule, kept: int) -> NestSched
 
         return choose_strips(expression, strip)
     schedule = choose_units(choose_lanes(first))
+    if schedule.domain.trace.conditions:
+        from hlo.backend.loops.choose_written_out import choose_written_out  # of seams left over
+
+        schedule = choose_written_out(expression, schedule)
     if schedule.vector is not None and schedule.domain.trace.reductions:
         from hlo.backend.loops.choose_streams import choose_streams  # of reductions
 

@@ -186,7 +186,9 @@ def _boxes(expression: Expression, whole: Domain, lanes: int) -> list[Domain]:
     cuts = _cuts(found, variables)
     if cuts and _is_few_wide(whole, lanes, len(cuts[-1]) + 1):
         cuts[-1].clear()
-    if not any(cuts) or found.reductions or whole.outer:
+    if found.reductions:
+        return _beside_padding(expression, whole) or [whole]
+    if not any(cuts) or whole.outer:
         return [whole]
     spans = [
         list(itertools.pairwise([v.low, *sorted(c), v.high + 1]))
@@ -230,6 +232,49 @@ def _parts(
     spared = len(whole.trace.reads) - max(len(part.trace.reads) for part in parts)
     is_long = min(part.size for part in parts) >= _ROUNDS * lanes
     return parts if is_long and spared >= _PART_READS else []
+
+
+def _beside_padding(expression: Expression, whole: Domain) -> list[Domain]:
+    """Results whose terms meet no padding, which are most, and those beside them: of rows that are
+    filled up to whole blocks, of which each is reduced, all but the last. None where another
+    dimension is cut too, or a reduction would be made for both.
+    """
+    found, variables = whole.trace, whole.variables
+    spans = _filled(found, variables)
+    if len(spans) != 1 or whole.outer:
+        return []
+    ((along, (low, high)),) = spans.items()
+    kept = variables[along]
+    begin, end = kept.low, kept.high + 1
+    beside = end - begin - (high - low)
+    is_own = all(any(e.depends_on(kept) for e in index) for _, index in found.reductions)
+    if not is_own or not 0 < _CORE_SHARE * beside <= end - begin:
+        return []
+    every = [(v.low, v.high + 1) for v in variables]
+    parts = [(a, b) for a, b in ((begin, low), (low, high), (high, end)) if a < b]
+    return _fitting(
+        expression, whole, [_box(whole, [*every[:along], p, *every[along + 1 :]]) for p in parts]
+    )
+
+
+def _filled(found: Trace, variables: Sequence[Variable]) -> dict[int, tuple[int, int]]:
+    """Of the dimensions on which conditions depend beside what is reduced, [low, high) where these
+    hold for all terms.
+    """
+    spans: dict[int, tuple[int, int]] = {}
+    for condition in found.conditions:
+        e = condition.index
+        own = [v for v in variables if e.depends_on(v)]
+        k = e.coefficient(own[0]) if len(own) == 1 else None
+        if not k or k < 0:
+            continue
+        rest = e - affine.of(own[0]) * k
+        low = -((rest.low - condition.low) // k)
+        high = (condition.high - rest.high) // k + 1
+        d = variables.index(own[0])
+        before = spans.get(d, (own[0].low, own[0].high + 1))
+        spans[d] = max(before[0], low), min(before[1], high)
+    return {d: s for d, s in spans.items() if s[0] < s[1]}
 
 
 def _is_few_wide(whole: Domain, lanes: int, parts: int) -> bool:

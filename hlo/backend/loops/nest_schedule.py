@@ -211,9 +211,12 @@ class NestSchedule(Struct, frozen=True, eq=False):
         return last.step if last.lanes == 1 else 1
 
     @property
-    def in_turn(self) -> bool:
-        """Whether rows that are reduced side by side are stored one after the other."""
-        return any(a.role is Role.UNROLLED and a.loop == self.loops - 1 for a in self.axes)
+    def turn(self) -> Axis | None:
+        """The axis of rows that are reduced side by side and stored one after the other: a second
+        one of their loop.
+        """
+        turns = (a for a in self.axes if a.role is Role.UNROLLED and a is not self.outer(a.loop))
+        return next((a for a in turns if a.loop == self.loops - 1), None)
 
     @property
     def is_light(self) -> bool:

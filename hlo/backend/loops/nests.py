@@ -88,7 +88,12 @@ class _Nest:
         dimensions, then what is left. Reductions are put before them where they were made.
         """
         schedule = self.schedule
-        serial = [a for a in schedule.axes if a.role is Role.SERIAL and a.loop < schedule.loops]
+        serial = [
+            a
+            for a in schedule.axes
+            if a.role in (Role.SERIAL, Role.UNROLLED) and a.loop < schedule.loops
+            if a is not schedule.turn
+        ]
         if schedule.inner and len(opened) == len(serial):
             return self._strip()
         depth = schedule.prefix + len(opened)
@@ -117,9 +122,8 @@ class _Nest:
         if schedule.stages:
             return self._stages(vector, stores)
         loop = Loop(vector, (*stores, *_prefetches(schedule)))
-        if schedule.in_turn:
-            turn = next(a for a in schedule.axes if a.role is Role.UNROLLED)
-            return (*streams, Loop(turn, (loop,)))
+        if schedule.turn is not None:
+            return (*streams, Loop(schedule.turn, (loop,)))
         return (*streams, loop)
 
     def _stages(self, vector: Axis, stores: Nodes) -> Nodes:

@@ -305,8 +305,7 @@ def _is_moved(producer: Instruction) -> bool:
 def _hindrance(group: Group, producer: Instruction, max_size: int) -> str:
     """What keeps the group from holding a producer, whatever its elements cost; "" for nothing."""
     root = group.root
-    is_full = _is_full(group, max_size)
-    if is_full and not (views_memory(producer) or is_spread_constant(producer)):
+    if _is_full(group, max_size) and not _is_read(producer):
         return f"the kernel of %{root.name} has {len(group.members)} instructions already"
     is_bounded = len(group.outside) + len(producer.operands) <= _MOST_OPERANDS  # some count twice
     if not is_bounded and _operand_count(group, producer) > _MOST_OPERANDS:
@@ -333,6 +332,16 @@ def _is_full(group: Group, max_size: int) -> bool:
     if not group.reductions:
         max_size += max_size // 2
     return group.length >= 3 * max_size
+
+
+def _is_read(producer: Instruction) -> bool:
+    """Whether it is what lies in memory anyway, or a number, or has each of fewer elements several
+    times: no kernel writes it out for another one, however long that is, which reads it, or the
+    few, in the same time.
+    """
+    if views_memory(producer) or is_spread_constant(producer):
+        return True
+    return producer.opcode == "broadcast" and producer.operands[0].shape.size < producer.shape.size
 
 
 def _is_plain(member: Instruction) -> bool:

@@ -187,6 +187,18 @@ def test_scalars_of_loops_are_looked_at_where_they_are_multiplied() -> None:
     assert after.index("\tj") < after.index("vmulss")
 
 
+@pytest.mark.parametrize("n", [5, 8, 64])
+def test_few_vectors_are_looked_at_in_one_kernel(n: int) -> None:
+    """Two would keep them in memory from trip to trip. Lanes that fill no register are looked at,
+    too, and what takes long for subnormal numbers stands behind the branch.
+    """
+    text = LOOPED.format(n=n, lines=DECAY.format(n=n))
+    code = emit_stage(hlo.parse(text), "llvm", machine=named("sapphirerapids"))
+    assert "stmxcsr" not in code
+    assert "fpclass" in code
+    assert "branch_weights" in code
+
+
 POWER = """HloModule m
 ENTRY e {
   x = f32[4099] parameter(0)

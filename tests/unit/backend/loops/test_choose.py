@@ -184,6 +184,24 @@ def schedule_of(lines: list[str], t: str, machine: str) -> NestSchedule:
     return schedule
 
 
+@pytest.mark.parametrize(("digits", "role"), [(2, "unrolled"), (8, "")])
+def test_few_steps_that_conditions_ask_for_are_written_out(digits: int, role: str) -> None:
+    """Which half of a pair a place is of; or of longer rows whether it is the first part."""
+    t, parts = f"f32[300,{32 * digits}]", f"f32[300,2,{digits},16]"
+    lines = [
+        f"x = {t} parameter(0)", f"y = {t} parameter(1)", f"s = {t} add(x, y)",
+        f"a = {parts} reshape(s)",
+        "f = f32[300,2,1,16] slice(a), slice={[0:300], [0:2], [0:1], [0:16]}",
+        f"l = f32[300,2,{digits - 1},16] slice(a), "
+        f"slice={{[0:300], [0:2], [1:{digits}], [0:16]}}",
+        "n = f32[300,2,1,16] negate(f)", f"c = {parts} concatenate(n, l), dimensions={{2}}",
+        f"ROOT r = {t} reshape(c)",
+    ]  # fmt: skip
+    _, axis, lanes = map(print_axis, schedule_of(lines, t, "sapphirerapids").axes)
+    assert axis == ", ".join(filter(None, [f"j in {digits}", role]))
+    assert lanes == "k in 16 by 16 lanes"
+
+
 @pytest.mark.parametrize(
     ("kind", "machine", "asked", "step"),
     [
