@@ -20,8 +20,6 @@ from hlo.ir.graph import callers_below
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 
-_KEPT = ("convert", "copy", "negate", "reshape", "bitcast")
-
 
 def averages(entry: Computation) -> frozenset[Value]:
     """The values of such parameters, from the parameter to the result."""
@@ -91,7 +89,7 @@ def _made(
                     yield to, _Stage.AVERAGE
             case Instruction(opcode="select") if value[0] in op.operands[1:]:
                 yield to, stage
-            case Instruction(opcode=opcode) if opcode in _KEPT:
+            case Instruction(opcode="convert" | "copy" | "negate" | "reshape" | "bitcast"):
                 yield to, stage
 
 

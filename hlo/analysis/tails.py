@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from hlo.analysis.decisions import Decisions, config_of
 from hlo.analysis.flow import Callers, Value, onward
 from hlo.analysis.moving_averages import averages
-from hlo.analysis.underflow import LINEAR_AT_ZERO, beginnings
+from hlo.analysis.underflow import beginnings
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callers_below, calls
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import INDEX_MAPS, opcodes
+from hlo.ops.table import INDEX_MAPS, Trait, opcodes
 
-_MOVED = opcodes(INDEX_MAPS)
+_LIKE = opcodes(INDEX_MAPS | Trait.KEEPS_TINY)  # whose results are as tiny as operands
 # Of an op's operands those whose tiny elements make tiny results; of moves all.
 _FROM = {
     "multiply": slice(None), "negate": slice(None), "abs": slice(None), "convert": slice(None),
@@ -80,5 +80,5 @@ def _handed_on(value: Value, called: Callers, found: set[Value]) -> Iterator[Val
                     yield to
             case Instruction(opcode=opcode):
                 taken = op.operands[_FROM.get(opcode, slice(0))]
-                if opcode in _MOVED or opcode in LINEAR_AT_ZERO or instruction in taken:
+                if opcode in _LIKE or instruction in taken:
                     yield to

@@ -22,9 +22,6 @@ from hlo.ir.literal import Literal
 if TYPE_CHECKING:  # of programs with averages alone
     from hlo.analysis.flow import Value
 
-# Functions that are x, to the last bit, where x is tiny; and those that are a number there.
-LINEAR_AT_ZERO = frozenset({"exponential-minus-one", "log-plus-one", "sine", "tan", "tanh"})
-LEVEL_AT_ZERO = frozenset({"cosine", "exponential", "logistic"})
 # The power from which on numbers of the size of 0.004, as programs are given many, underflow.
 HIGH = 16
 _MOST_LOOKED_AT = 1 << 18  # Elements of a constant.

@@ -40,6 +40,8 @@ EXTREME = LATTICE | Trait.TAKES_ONE
 ARITHMETIC = Trait.IN_HALVES | Trait.IEEE
 COMPLEX = frozenset({Kind.COMPLEX})
 TRANSCENDENTAL = Trait.TRANSCENDENTAL
+KEEPS_TINY = TRANSCENDENTAL | Trait.KEEPS_TINY
+LEVEL = TRANSCENDENTAL | Trait.LEVEL_AT_ZERO
 FLOAT = frozenset({Kind.FLOAT})
 FLOAT_OR_COMPLEX = FLOAT | COMPLEX
 
@@ -117,20 +119,20 @@ elementwise("real", 1, "The real part; x itself for a float.",
 elementwise("imag", 1, "The imaginary part; +0 for a float.",
             real=_positive_zero, complex_=_imaginary_part, result=_component)
 
-elementwise("exponential", 1, "e^x; -inf -> 0, inf -> inf.", record=RA, traits=TRANSCENDENTAL,
+elementwise("exponential", 1, "e^x; -inf -> 0, inf -> inf.", record=RA, traits=LEVEL,
             ulp=2,
             real=transcendental(np.exp), complex_=widened(complexes.exponential), cost=Cost(24, 45))
 elementwise("exponential-minus-one", 1, "e^x - 1, accurate near 0; -0 stays.", record=RA,
-            traits=TRANSCENDENTAL, ulp=2,
+            traits=KEEPS_TINY, ulp=2,
             real=transcendental(np.expm1), complex_=widened(complexes.exponential_minus_one),
             cost=Cost(32, 55))
 elementwise("log", 1, "ln x; 0 -> -inf, x < 0 -> NaN. Complex: cut on the negative real axis.",
             record=RA, ulp=1.5, real=transcendental(np.log),
             complex_=widened(np.log), traits=TRANSCENDENTAL | Trait.STEADY, cost=Cost(21, 75))
 elementwise("log-plus-one", 1, "ln(1 + x), accurate near 0; -1 -> -inf, below NaN, -0 stays.",
-            record=RA, traits=TRANSCENDENTAL, ulp=2, real=transcendental(np.log1p),
+            record=RA, traits=KEEPS_TINY, ulp=2, real=transcendental(np.log1p),
             complex_=widened(complexes.logarithm_plus_one), cost=Cost(60, 95))
-elementwise("logistic", 1, "1/(1 + e^-x).", record=RA, traits=TRANSCENDENTAL, ulp=2,
+elementwise("logistic", 1, "1/(1 + e^-x).", record=RA, traits=LEVEL, ulp=2,
             real=transcendental(reals.logistic), complex_=widened(complexes.logistic),
             cost=Cost(110, 65))
 elementwise("sqrt", 1, "The square root; -0 stays, x < 0 -> NaN. Complex: cut as log's.",
@@ -147,34 +149,34 @@ elementwise("erf", 1, "The error function 2/sqrt(pi) int_0^x e^(-t^2) dt, odd; +
             record=RA, traits=TRANSCENDENTAL, ulp=2, real=transcendental(reals.erf),
             cost=Cost(31, 55))
 elementwise("sine", 1, "sin x, full range reduction; +-inf -> NaN, -0 stays.", record=RA,
-            traits=TRANSCENDENTAL, ulp=1,
+            traits=KEEPS_TINY, ulp=1,
             real=transcendental(np.sin), complex_=widened(complexes.sine), cost=Cost(180, 90))
 elementwise("cosine", 1, "cos x, full range reduction; +-inf -> NaN.", record=RA,
-            traits=TRANSCENDENTAL, ulp=1,
+            traits=LEVEL, ulp=1,
             real=transcendental(np.cos), complex_=widened(complexes.cosine), cost=Cost(170, 90))
 elementwise("tan", 1, "tan x, full range reduction; +-inf -> NaN, -0 stays.", record=RA,
-            traits=TRANSCENDENTAL, ulp=2,
+            traits=KEEPS_TINY, ulp=2,
             real=transcendental(np.tan), complex_=widened(complexes.tangent), cost=Cost(230, 110))
-elementwise("sinh", 1, "Hyperbolic sine.", record=RA, traits=TRANSCENDENTAL, ulp=2,
+elementwise("sinh", 1, "Hyperbolic sine.", record=RA, traits=KEEPS_TINY, ulp=2,
             real=transcendental(np.sinh), complex_=widened(complexes.hyperbolic_sine),
             cost=Cost(430, 90))
-elementwise("cosh", 1, "Hyperbolic cosine.", record=RA, traits=TRANSCENDENTAL, ulp=2,
+elementwise("cosh", 1, "Hyperbolic cosine.", record=RA, traits=LEVEL, ulp=2,
             real=transcendental(np.cosh), complex_=widened(complexes.hyperbolic_cosine),
             cost=Cost(320, 90))
-elementwise("tanh", 1, "Hyperbolic tangent, odd; +-inf -> +-1.", record=RA, traits=TRANSCENDENTAL,
+elementwise("tanh", 1, "Hyperbolic tangent, odd; +-inf -> +-1.", record=RA, traits=KEEPS_TINY,
             ulp=2,
             real=transcendental(np.tanh), complex_=widened(np.tanh), cost=Cost(34, 55))
-elementwise("asin", 1, "Inverse sine; |x| > 1 -> NaN.", record=RA, traits=TRANSCENDENTAL, ulp=2,
+elementwise("asin", 1, "Inverse sine; |x| > 1 -> NaN.", record=RA, traits=KEEPS_TINY, ulp=2,
             real=transcendental(np.arcsin), complex_=widened(np.arcsin), cost=Cost(260, 90))
-elementwise("acos", 1, "Inverse cosine; |x| > 1 -> NaN.", record=RA, traits=TRANSCENDENTAL, ulp=2,
+elementwise("acos", 1, "Inverse cosine; |x| > 1 -> NaN.", record=RA, traits=LEVEL, ulp=2,
             real=transcendental(np.arccos), complex_=widened(np.arccos), cost=Cost(440, 90))
-elementwise("asinh", 1, "Inverse hyperbolic sine, odd.", record=RA, traits=TRANSCENDENTAL, ulp=2,
+elementwise("asinh", 1, "Inverse hyperbolic sine, odd.", record=RA, traits=KEEPS_TINY, ulp=2,
             real=transcendental(np.arcsinh), complex_=widened(np.arcsinh), cost=Cost(910, 120))
 elementwise("acosh", 1, "Inverse hyperbolic cosine; x < 1 -> NaN.", record=RA,
             traits=TRANSCENDENTAL, ulp=2,
             real=transcendental(np.arccosh), complex_=widened(np.arccosh), cost=Cost(750, 120))
 elementwise("atanh", 1, "Inverse hyperbolic tangent; +-1 -> +-inf, |x| > 1 -> NaN.",
-            record=RA, traits=TRANSCENDENTAL, ulp=2, real=transcendental(np.arctanh),
+            record=RA, traits=KEEPS_TINY, ulp=2, real=transcendental(np.arctanh),
             complex_=widened(np.arctanh),
             cost=Cost(820, 120))
 

@@ -67,6 +67,8 @@ class Trait(Flag):
     IN_HALVES = auto()  # an instruction on f16 gives what f32 rounded to f16 is
     IEEE = auto()  # one instruction: a NaN that it gives is an operand's, or the default one
     STEADY = auto()  # subnormal numbers do not keep it waiting
+    KEEPS_TINY = auto()  # a function that is x, to the last bit, where x is subnormal
+    LEVEL_AT_ZERO = auto()  # a function that is the same number for all subnormal x
     TRANSCENDENTAL = auto()  # a function that no few multiplications and additions are: exp, sqrt
 
     # What verification asks.

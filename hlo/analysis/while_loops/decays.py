@@ -18,7 +18,6 @@ from hlo.analysis.blocks.sums import is_zero
 from hlo.analysis.flow import Callers, Value, is_body, onward, origin
 from hlo.analysis.fusibility import is_scalar_constant
 from hlo.analysis.reducers import reducer_of
-from hlo.analysis.underflow import LINEAR_AT_ZERO
 from hlo.analysis.while_loops.loop_state import element_index, unchanged_elements
 from hlo.ir.computation import Computation
 from hlo.ir.graph import body_of
@@ -26,10 +25,10 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.contraction import DotDimensions
 from hlo.ops.effects import with_callees
-from hlo.ops.table import INDEX_MAPS, opcodes
+from hlo.ops.table import INDEX_MAPS, Trait, opcodes
 
 Path = tuple[int, ...]
-_MOVED = opcodes(INDEX_MAPS)
+_MOVED, _KEEPS_TINY = opcodes(INDEX_MAPS), opcodes(Trait.KEEPS_TINY)
 _MOST_STATES = 48  # Of a loop, which is followed for each of its values.
 
 
@@ -87,7 +86,7 @@ def decaying(loop: Instruction, callers: Callers) -> Iterator[Value]:
     of = _Sources(
         _computed_from(body, floats, callers),
         _computed_from(body, changed, callers),
-        any(_multiplies_matrices(m) for i in body.instructions for m in with_callees(i)),
+        any(_multiplies_matrices(m) for m in _members(body)),
     )
     ways = _followed(body, floats, callers, of)
     ends = [ways.get((body.root, path), _Ways()) for path in floats]
@@ -172,7 +171,7 @@ def _through(op: Instruction, operand: Instruction, way: _Ways, of: _Sources) ->
             return way.shifted  # to the places of others
         case "negate" | "abs" | "convert":
             return way
-        case opcode if opcode in _MOVED or (opcode in LINEAR_AT_ZERO and not of.has_products):
+        case opcode if opcode in _MOVED or (opcode in _KEEPS_TINY and not of.has_products):
             return way
     return None
 
@@ -180,18 +179,22 @@ def _through(op: Instruction, operand: Instruction, way: _Ways, of: _Sources) ->
 def _is_gate(factor: Instruction) -> bool:
     """Whether it is a logistic function, or one less that: what it is of does not make it small."""
     factor = origin(factor)
-    match factor.opcode:
-        case "logistic":
-            return True
-        case "divide":
-            return _is_number(factor.operands[0])
-        case "subtract":
-            return _is_number(factor.operands[0]) and _is_gate(factor.operands[1])
-    return False
+    if factor.opcode == "subtract" and _is_number(factor.operands[0]):
+        factor = origin(factor.operands[1])
+    return factor.opcode == "logistic" or (
+        factor.opcode == "divide" and _is_number(factor.operands[0])
+    )
 
 
 def _is_number(value: Instruction) -> bool:
     return is_scalar_constant(value.operands[0] if value.opcode == "broadcast" else value)
+
+
+def _members(body: Computation) -> Iterator[Instruction]:
+    """What a body holds, in fusions and branches too; loops in it are followed for themselves."""
+    for instruction in body.instructions:
+        if instruction.opcode != "while":
+            yield from with_callees(instruction)
 
 
 def _multiplies_matrices(dot: Instruction) -> bool:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from hlo.analysis.tails import tails
-from hlo.analysis.underflow import LEVEL_AT_ZERO, LINEAR_AT_ZERO, high_powers
+from hlo.analysis.underflow import high_powers
 from hlo.backend.emitters.applied import apply
 from hlo.backend.ir.records import Arithmetic
 from hlo.backend.ir.writer import Value, Writer, vector_of
@@ -34,6 +34,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.effects import with_callees
+from hlo.ops.table import Trait, op, opcodes
 
 
 class _Form(Struct, frozen=True):
@@ -46,6 +47,7 @@ class _Form(Struct, frozen=True):
 
 # A denominator is rarely subnormal; bf16 has a division of its own (uniform_division.py).
 _FORMS = {"multiply": _Form("fmul", 2, (dt.F32, dt.BF16)), "divide": _Form("fdiv", 1, (dt.F32,))}
+_FUNCTIONS = opcodes(Trait.KEEPS_TINY | Trait.LEVEL_AT_ZERO)
 _MANY = 512  # For fewer elements, once in a run, the code is not worth its compilation.
 _LEAST_LANES = 4  # Of the longest vector that is looked at.
 _TINY = 0x3F800000 + 0x01000000  # The sum of the codes of 1 and 2^-125.
@@ -62,7 +64,7 @@ def looks(instruction: Instruction, around: Computation) -> bool:
 
 def _is_function(instruction: Instruction, around: Computation) -> bool:
     """Whether it is a function of numbers that are likely to underflow, known at tiny ones."""
-    if instruction.opcode not in LINEAR_AT_ZERO | LEVEL_AT_ZERO:
+    if instruction.opcode not in _FUNCTIONS:
         return False
     return instruction.shape.dtype is dt.F32 and (instruction.operands[0], ()) in tails(around)
 
@@ -79,8 +81,8 @@ def _of_zeros(nest: Nest, instruction: Instruction, lanes: Sequence[Lanes]) -> l
         zeros = w.select(mask, w.zero(x.type), x)
         made = apply(nest, instruction, [zeros], [dt.F32])
         assert isinstance(made, Value), "f32 lanes, too"
-        is_level = instruction.opcode in LEVEL_AT_ZERO
-        results.append(made if is_level else w.select(mask, x, made))
+        keeps = op(instruction.opcode).traits & Trait.KEEPS_TINY
+        results.append(w.select(mask, x, made) if keeps else made)
     return results
 
 

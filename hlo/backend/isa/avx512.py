@@ -115,21 +115,20 @@ class Avx512(Avx2):
 
     def subnormal_lanes(self, w: Writer, x: Value) -> Value | None:
         """vfpclass, whose bit 5 asks for subnormal numbers."""
-        if not self._has("avx512dq"):
-            return None
         least = 128 // _BITS[scalar_of(x.type)]
-        if x.lanes < least and self._has("avx512vl"):  # in the first lanes of a register
-            if x.lanes == 1:
-                lanes = self.subnormal_lanes(w, w.insert(poison(vector_of(x.type, least)), x, 0))
-                return None if lanes is None else w.extract(lanes, 0)
-            spread = w.shuffle(x, None, [n % x.lanes for n in range(least)])
-            lanes = self.subnormal_lanes(w, spread)
-            return None if lanes is None else w.shuffle(lanes, None, range(x.lanes))
-        if not self._fits(x.type):
+        lanes = x.lanes
+        if lanes < least and self._has("avx512vl"):  # the first lanes of a register
+            type = vector_of(x.scalar_type, least)
+            order = [n % lanes for n in range(least)]
+            x = w.insert(poison(type), x, 0) if lanes == 1 else w.shuffle(x, None, order)
+        if not self._fits(x.type) or not self._has("avx512dq"):
             return None
-        scalar = scalar_of(x.type)
-        name = f"llvm.x86.avx512.fpclass.{_SUFFIXES[scalar]}.{_size(x.type)}"
-        return w.intrinsic(name, vector_of("i1", x.lanes), x, w.int(1 << 5, "i32"), suffix="-")
+        name = f"llvm.x86.avx512.fpclass.{_SUFFIXES[x.scalar_type]}.{_size(x.type)}"
+        type = vector_of("i1", x.lanes)
+        found = w.intrinsic(name, type, x, w.int(1 << 5, "i32"), suffix="-")
+        if lanes == x.lanes:
+            return found
+        return w.extract(found, 0) if lanes == 1 else w.shuffle(found, None, range(lanes))
 
     def extreme_number(self, w: Writer, x: Value, y: Value, *, is_maximum: bool) -> Value | None:
         """vrange's control: the sign as compared (4), the greater one (1)."""
