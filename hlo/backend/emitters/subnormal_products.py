@@ -48,7 +48,9 @@ class _Form(Struct, frozen=True):
 # A denominator is rarely subnormal; bf16 has a division of its own (uniform_division.py).
 _FORMS = {"multiply": _Form("fmul", 2, (dt.F32, dt.BF16)), "divide": _Form("fdiv", 1, (dt.F32,))}
 _FUNCTIONS = opcodes(Trait.KEEPS_TINY | Trait.LEVEL_AT_ZERO)
-_MANY = 512  # For fewer elements, once in a run, the code is not worth its compilation.
+# For fewer elements, once in a run, the code is not worth its compilation: milliseconds, beside at
+# most 44 ns a vector.
+_MANY = 1 << 13
 _LEAST_LANES = 4  # Of the longest vector that is looked at.
 _TINY = 0x3F800000 + 0x01000000  # The sum of the codes of 1 and 2^-125.
 _NOTE = "subnormal"  # What is noted of a vector: an i1, whether some lane of it, or beside it, is.
