@@ -16,7 +16,8 @@ Functions that are x at tiny numbers, or a number there, are made of zeros in th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -72,20 +73,40 @@ def _is_function(instruction: Instruction, around: Computation) -> bool:
 
 
 def _of_zeros(nest: Nest, instruction: Instruction, lanes: Sequence[Lanes]) -> list[Lanes] | None:
-    """A function of zeros where numbers are subnormal, and there these numbers, or what it is."""
+    """A function of zeros where numbers are subnormal, and there these numbers, or what it is; by
+    branches, so that chains of functions do not wait for it. Opens basic blocks.
+    """
     w = nest.w
+    keeps = bool(op(instruction.opcode).traits & Trait.KEEPS_TINY)
     results: list[Lanes] = []
     for x in lanes:
         assert isinstance(x, Value), "f32 lanes"
         mask = nest.target.isa.subnormal_lanes(w, x)
         if mask is None:
             return None
-        zeros = w.select(mask, w.zero(x.type), x)
+        flag = w.any_lane(mask)
+        zeros = _if_rare(w, flag, x, partial(w.select, mask, w.zero(x.type), x))
         made = apply(nest, instruction, [zeros], [dt.F32])
         assert isinstance(made, Value), "f32 lanes, too"
-        keeps = op(instruction.opcode).traits & Trait.KEEPS_TINY
-        results.append(w.select(mask, x, made) if keeps else made)
+        if keeps:
+            made = _if_rare(w, flag, made, partial(w.select, mask, x, made))
+        results.append(made)
     return results
+
+
+def _if_rare(w: Writer, flag: Value, usual: Value, other: Callable[[], Value]) -> Value:
+    """The usual value, or what is written for a flag that is hardly ever set."""
+    slow, done = w.new_label("slow"), w.new_label("done")
+    before = w.new_label("before")
+    w.branch(before)
+    w.label(before)
+    w.branch_if(flag, slow, done, is_rare=True)
+    w.label(slow)
+    with w.region():
+        rare = other()
+    w.branch(done)
+    w.label(done)
+    return w.phi(usual.type, (usual, before), (rare, slow), is_tight=True).value
 
 
 def _asked(instruction: Instruction, around: Computation) -> list[int]:
