@@ -27,12 +27,12 @@ def averages(entry: Computation) -> frozenset[Value]:
 
 
 def _averages(entry: Computation) -> frozenset[Value]:
-    results = _results(entry.root)
-    shapes = {shape for _, shape in results}
+    results = dict(_results(entry.root))
+    shapes = set(results.values())
     found: set[Value] = set()
     for parameter in entry.parameters:
         if parameter.shape in shapes and parameter.shape.dtype.is_float:
-            found |= _followed(parameter, entry, {value for value, _ in results})
+            found |= _followed(parameter, entry, results)
     return frozenset(found)
 
 
@@ -51,7 +51,9 @@ class _Stage(IntEnum):
     AVERAGE = 2  # a multiple and something else
 
 
-def _followed(parameter: Instruction, entry: Computation, results: set[Value]) -> set[Value]:
+def _followed(
+    parameter: Instruction, entry: Computation, results: Mapping[Value, Shape]
+) -> set[Value]:
     """The values from a parameter on that are it, multiples of it and sums with such; none if no
     such sum is a result.
     """
@@ -64,13 +66,9 @@ def _followed(parameter: Instruction, entry: Computation, results: set[Value]) -
             if to not in stages:
                 stages[to] = stage
                 waiting.append(to)
-    averages = (r for r in results if stages.get(r) is _Stage.AVERAGE)
-    return set(stages) if any(_shape(r) == parameter.shape for r in averages) else set()
-
-
-def _shape(result: Value) -> Shape:
-    root, path = result
-    return root.operands[path[0]].shape if path else root.shape
+    averages = (value for value, stage in stages.items() if stage is _Stage.AVERAGE)
+    is_given = any(results.get(value) == parameter.shape for value in averages)
+    return set(stages) if is_given else set()
 
 
 def _made(

@@ -41,8 +41,9 @@ def convolution_kernels(
     known: KnownLeaves,
     tails: tuple[str, ...],
 ) -> KernelSequence:
-    """As contraction.py's `contraction_kernels`. tails: the sides whose factors are
-    likely to have subnormal numbers."""
+    """As contraction.py's `contraction_kernels`. tails: the sides whose factors are likely to have
+    subnormal numbers.
+    """
     if (form := direct_form(instruction)) is not None:
         from hlo.backend.kernels.contraction.direct.direct import direct_kernels
 
