@@ -45,8 +45,9 @@ class Epilogue(Struct, frozen=True):
     """What is done to each sum before it is stored.
 
     apply(w, sums, lanes): the sums are components as the ring has them (f32 for bf16, doubles where
-    the target says so), not rounded to the contraction's type yet; it returns components in memory form (LLVM type of
-    `dtype`'s storage). others: the sequence's buffers that it reads, after lhs, rhs and the result.
+    the target says so), not rounded to the contraction's type yet; it returns components in memory
+    form (LLVM type of `dtype`'s storage).
+    others: the sequence's buffers that it reads, after lhs, rhs and the result.
     in_place: pairs of a fusion's operand and result that may be the same memory where each result
     is stored once.
 
