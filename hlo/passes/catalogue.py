@@ -274,7 +274,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
     "": (),
     "simplify": (*_written_out(), _rewritten("algsimp")),
     "default": _compiled("algsimp"),
-    "fast": _compiled("algsimp{inexact=true}", "winograd"),
+    "fast": _compiled("algsimp{inexact=true}", "winograd", "cse"),
 }
 
 

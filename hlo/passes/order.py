@@ -87,6 +87,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("while-loop-blocking", "scatter-fusion", "blocks are cut of scatters of whole arrays"),
     ("winograd", "fusion", "what is done to a convolution's results is done where they are placed"),
     ("algsimp", "winograd", "a convolution is known to have no holes or groups by then"),
+    ("winograd", "cse", "parts of neighbouring transforms are one value"),
     ("gate-fusion", "dce", "the computations of what was joined are nobody's"),
     ("mask-skipping", "fusion", "what a mask leaves out is not seen inside of fusions"),
     ("concatenate-parting", "score-order", "scores with others beside them are scores by then"),
