@@ -226,10 +226,8 @@ class Writer(Struct):
     def branch(self, label: str) -> None:
         self.append(branch(label))
 
-    def branch_if(
-        self, condition: Value, then: str, otherwise: str, *, is_rare: bool = False
-    ) -> None:
-        self.append(branch_if(condition, then, otherwise, is_rare=is_rare))
+    def branch_if(self, when: Value, then: str, otherwise: str, *, is_rare: bool = False) -> None:
+        self.append(branch_if(when, then, otherwise, is_rare=is_rare))
 
     def ret(self, value: Value | None = None) -> None:
         """The end of the function."""
