@@ -34,16 +34,17 @@ from benchmarks import start
 from benchmarks.least import least_seconds
 from benchmarks.stages import compile_stages, slowest_steps, stages_header, stages_row
 from hlo import driver
-from hlo.backend.limits import measured_limits
+from hlo.backend.profiling.limits import measured_limits
 from hlo.choices import MODES
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.machine import Machine, named
 from hlo.runtime.threads import thread_count
-from hlo.tools import arrays, bench
-from hlo.tools.fill import fill_elided
-from hlo.tools.inputs import made_up_inputs
-from hlo.tools.jax_engine import JaxProgram, without_donation
+from hlo.tools import bench
+from hlo.tools.cases import arrays
+from hlo.tools.cases.fill import fill_elided
+from hlo.tools.cases.inputs import made_up_inputs
+from hlo.tools.jax.jax_engine import JaxProgram, without_donation
 
 
 @dataclass(frozen=True)

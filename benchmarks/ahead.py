@@ -19,14 +19,14 @@ import numpy as np
 
 from benchmarks.__main__ import inputs_of
 from hlo import driver
-from hlo.backend.ahead_of_time import AheadOfTime
+from hlo.backend.ahead.ahead_of_time import AheadOfTime
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.runtime.native_calls import flattened
 from hlo.tools import bench
 from hlo.tools.c_compiler import linker, shared_library
-from hlo.tools.fill import fill_elided
-from hlo.tools.jax_engine import without_donation
+from hlo.tools.cases.fill import fill_elided
+from hlo.tools.jax.jax_engine import without_donation
 
 TIMER = """#include <time.h>
 double hlo_time(int (*call)(const void *const *, void *const *, void *), const void *const *inputs,

@@ -23,11 +23,11 @@ from msgspec import Struct
 from benchmarks.__main__ import load_both_sides
 from benchmarks.least import least_seconds
 from hlo import driver
-from hlo.backend.limits import Limits, measured_limits
+from hlo.backend.profiling.limits import Limits, measured_limits
 from hlo.ir.module import Module
 from hlo.tools import bench
-from hlo.tools.inputs import made_up_inputs
-from hlo.tools.jax_engine import JaxProgram
+from hlo.tools.cases.inputs import made_up_inputs
+from hlo.tools.jax.jax_engine import JaxProgram
 
 PLAIN = "mk,kn"
 BY_BLAS = ("f32", "f64", "c64", "c128")

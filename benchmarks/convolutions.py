@@ -25,8 +25,9 @@ from msgspec import Struct
 from benchmarks.__main__ import load_both_sides
 from hlo import driver
 from hlo.choices import MODES
-from hlo.tools import bench, jax_door
-from hlo.tools.jax_engine import JaxProgram
+from hlo.tools import bench
+from hlo.tools.jax import jax_door
+from hlo.tools.jax.jax_engine import JaxProgram
 
 BATCHES = (1, 8, 32)
 LAYOUTS = ("NHWC", "NCHW")

@@ -22,7 +22,7 @@ from benchmarks.error_reductions import made_of_sums, reductions, window_sums
 from benchmarks.error_scans import running_sums
 from hlo import driver
 from hlo.errors import HloError
-from hlo.tools.jax_engine import JaxProgram
+from hlo.tools.jax.jax_engine import JaxProgram
 
 GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "dots": dots,

@@ -24,7 +24,7 @@ from benchmarks import convolutions
 from benchmarks.contractions import FIFTH, PLAIN, TABLE, Product, product_of
 from hlo import driver
 from hlo.tools import bench
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 
 NARROW = ("bf16", "f16", "s8", "u8", "u8*s8", "s8*u8", "s16", "s32")
 FORMS = (PLAIN, "km,kn", "mk,nk", "km,nk")

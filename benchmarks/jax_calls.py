@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import hlo
-from hlo.tools import jax_door
+from hlo.tools.jax import jax_door
 
 CALLS, ROUNDS = 2000, 15
 

@@ -33,7 +33,7 @@ from hlo.formats.jax_program import enter_handlers
 from hlo.formats.module_text import module_of
 from hlo.formats.stablehlo import message_of_mlir
 from hlo.ir.module import Module
-from hlo.tools.verdicts import nudged_noise
+from hlo.tools.comparison.verdicts import nudged_noise
 
 # How far apart results may be, of the largest finite one: both sides round, in orders of their own.
 BOUNDS = {"float64": 1e-7, "complex128": 1e-7, "float32": 2e-3, "complex64": 2e-3,

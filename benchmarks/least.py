@@ -19,12 +19,12 @@ from hlo.backend.kernels.contraction.convolutions.convolution import convolution
 from hlo.backend.kernels.contraction.problem.axes import dot_contraction
 from hlo.backend.kernels.contraction.problem.ring import ring_of
 from hlo.backend.kernels.contraction.words.words import dot_product
-from hlo.backend.limits import Limits
+from hlo.backend.profiling.limits import Limits
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.machine import Machine
-from hlo.tools.cost import CostRow, cost
+from hlo.tools.inspection.cost import CostRow, cost
 
 TRANSCENDENTAL = 10  # A polynomial of degree 6 to 8, its reduction and its scaling.
 WINDOW = 3  # Sums and maxima of sliding windows by sums from both ends (van Herk 1992).

@@ -28,13 +28,13 @@ from pathlib import Path
 from benchmarks.__main__ import inputs_of, programs
 from benchmarks.least import least_seconds
 from hlo import driver
-from hlo.backend.meter import Meter
+from hlo.backend.profiling.meter import Meter
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.runtime.threads import thread_count
 from hlo.tools import bench
-from hlo.tools.fill import fill_elided
-from hlo.tools.jax_engine import without_donation
+from hlo.tools.cases.fill import fill_elided
+from hlo.tools.jax.jax_engine import without_donation
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"

@@ -49,7 +49,7 @@ import sys, time
 start = time.monotonic()
 import jax
 loaded = time.monotonic() - start
-from hlo.tools.jax_engine import JaxProgram
+from hlo.tools.jax.jax_engine import JaxProgram
 program = JaxProgram(open(sys.argv[1]).read())
 print(loaded, program.compile_seconds)
 """

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import hlo
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 
 WARM_UP = 20
 

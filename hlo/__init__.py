@@ -66,14 +66,14 @@ if TYPE_CHECKING:  # what checkers see of the names that __getattr__ serves
     from hlo.runtime.dlpack import to_dlpack as to_dlpack
     from hlo.runtime.dynamic import Dynamic as Dynamic
     from hlo.runtime.ffi import register_ffi as register_ffi
-    from hlo.tools.binding import bind as bind
+    from hlo.tools.cases.binding import bind as bind
+    from hlo.tools.cases.fill import fill_elided as fill_elided
     from hlo.tools.comparing import compare as compare
     from hlo.tools.comparing import nans as nans
-    from hlo.tools.cost import cost as cost
-    from hlo.tools.diff import diff as diff
-    from hlo.tools.fill import fill_elided as fill_elided
-    from hlo.tools.query import query as query
-    from hlo.tools.stats import stats as stats
+    from hlo.tools.comparison.diff import diff as diff
+    from hlo.tools.inspection.cost import cost as cost
+    from hlo.tools.inspection.query import query as query
+    from hlo.tools.inspection.stats import stats as stats
 
 __version__ = "0.1.0"
 
@@ -86,15 +86,15 @@ _PUBLIC = {
     "Literal": "hlo.ir.literal",
     "PrintOptions": "hlo.printer.options",
     "Shape": "hlo.ir.shape",
-    "bind": "hlo.tools.binding",
+    "bind": "hlo.tools.cases.binding",
     "clone_module": "hlo.ir.graph",
     "compile": "hlo.driver",
     "compile_ahead": "hlo.driver",
-    "cost": "hlo.tools.cost",
-    "diff": "hlo.tools.diff",
+    "cost": "hlo.tools.inspection.cost",
+    "diff": "hlo.tools.comparison.diff",
     "evaluate": "hlo.driver",
     "evaluate_devices": "hlo.driver",
-    "fill_elided": "hlo.tools.fill",
+    "fill_elided": "hlo.tools.cases.fill",
     "from_jax": "hlo.formats.jax_program",
     "jit": "hlo.frontend.jit",
     "lint": "hlo.driver",
@@ -106,11 +106,11 @@ _PUBLIC = {
     "parse_shape": "hlo.parser.parse",
     "print_module": "hlo.printer.printer",
     "profile": "hlo.driver",
-    "query": "hlo.tools.query",
+    "query": "hlo.tools.inspection.query",
     "read": "hlo.driver",
     "register_ffi": "hlo.runtime.ffi",
     "register_custom_call": "hlo.ops.custom_call",
-    "stats": "hlo.tools.stats",
+    "stats": "hlo.tools.inspection.stats",
     "to_dlpack": "hlo.runtime.dlpack",
     "verify": "hlo.driver",
     "write": "hlo.driver",

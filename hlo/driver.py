@@ -27,11 +27,11 @@ from hlo.runtime.threads import thread_count
 from hlo.source import Span
 
 if TYPE_CHECKING:
-    from hlo.backend.ahead_of_time import AheadOfTime
+    from hlo.backend.ahead.ahead_of_time import AheadOfTime
     from hlo.backend.compilation import Compilation, Compiled
-    from hlo.backend.memory_map import MemoryMap
-    from hlo.backend.profile import Profile
-    from hlo.backend.timeline import Slice
+    from hlo.backend.profiling.profile import Profile
+    from hlo.backend.profiling.timeline import Slice
+    from hlo.backend.stages.memory_map import MemoryMap
     from hlo.formats.program import Program
     from hlo.machine import Machine
     from hlo.passes.manager import Manager
@@ -242,7 +242,7 @@ def _bound(
 ) -> Compiled:
     """The program of a module with weights bound, compiled as this version of it was."""
     GATE.check()
-    from hlo.tools.binding import bind
+    from hlo.tools.cases.binding import bind
 
     if module.version != version:
         message = f"bind: {module.name} was edited after it was compiled, expected it as it was"
@@ -310,8 +310,8 @@ def compile_ahead(
     """
     GATE.check()
     _check_ways("compile_ahead", passes, mode)
+    from hlo.backend.ahead.ahead_of_time import AheadOfTime
     from hlo.backend.ahead.options import Options, least_first
-    from hlo.backend.ahead_of_time import AheadOfTime
     from hlo.given_machines import machine_of
     from hlo.machine import Machine
 
@@ -396,12 +396,12 @@ def tokens_text(text: str) -> str:
 def emit_stage(
     module: Module, stage: str, mode: str = "strict", machine: Machine | None = None
 ) -> str:
-    """One stage of an optimised module as text: a name of STAGES in hlo/backend/stages.py.
+    """One stage of an optimised module as text: a name of STAGES in hlo/backend/stages/printing.py.
 
     machine: of which code is shown; None: the one that it runs on.
     """
     from hlo.backend.compilation import Compilation
-    from hlo.backend.stages import stage_text
+    from hlo.backend.stages.printing import stage_text
 
     return stage_text(Compilation(module, passes="", mode=mode, machine=machine), stage)
 
@@ -425,7 +425,7 @@ def profile(
     >>> hlo.profile(hlo.read("examples/axpy.hlo"), np.float32(2), x, x).rows[0].calls
     1.0
     """
-    from hlo.backend.profile import profile as profiled
+    from hlo.backend.profiling.profile import profile as profiled
 
     compilation = _timed(module, passes=passes, mode=mode, threads=threads, machine=machine)
     return profiled(compilation, *arguments, plans=plans)
@@ -443,7 +443,7 @@ def timeline(
 
     arguments: one per entry parameter; mode, machine: as for compile.
     """
-    from hlo.backend.timeline import timeline as slices
+    from hlo.backend.profiling.timeline import timeline as slices
 
     compilation = _timed(module, passes=passes, mode=mode, threads=threads, machine=machine)
     return slices(compilation, *arguments)
@@ -475,7 +475,7 @@ def memory(
     8196
     """
     from hlo.backend.compilation import Compilation
-    from hlo.backend.memory_map import memory_map
+    from hlo.backend.stages.memory_map import memory_map
 
     verify(module)
     return memory_map(Compilation(module, passes=passes, mode=mode, threads=threads))

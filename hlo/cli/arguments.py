@@ -15,8 +15,8 @@ def given_arguments(
     module: Module, inputs: tuple[str, ...], archive: str | None, kind: str, seed: int
 ) -> list[object]:
     """The entry's arguments: from flags, from an npz file, or made up where neither is given."""
-    from hlo.tools import arrays
-    from hlo.tools.inputs import made_up_inputs
+    from hlo.tools.cases import arrays
+    from hlo.tools.cases.inputs import made_up_inputs
 
     if archive is not None:
         values = arrays.arguments_from_npz(module, arrays.load_arrays(archive))
@@ -30,7 +30,7 @@ def given_arguments(
 
 
 def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
-    from hlo.tools import arrays
+    from hlo.tools.cases import arrays
 
     parameters = module.entry.parameters
     names = [p.name for p in parameters]

@@ -61,7 +61,7 @@ def takes_tolerance(command: Command) -> Command:
         ulp: float | None,
         **fields: object,
     ) -> int:
-        from hlo.tools.compare import Tolerance
+        from hlo.tools.comparison.compare import Tolerance
 
         return command(*arguments, tolerance=Tolerance(rtol, atol, ulp), **fields)
 
@@ -84,8 +84,8 @@ def takes_case(command: Command) -> Command:
     ) -> int:
         from hlo import driver
         from hlo.cli.arguments import given_arguments
-        from hlo.tools.cases import Case
-        from hlo.tools.fill import fill_elided
+        from hlo.tools.cases.case import Case
+        from hlo.tools.cases.fill import fill_elided
 
         module = read_module(file)
         driver.verify(module)

@@ -10,8 +10,8 @@ from hlo.choices import ODD_VALUES
 from hlo.cli.terminal import say, tell
 
 if TYPE_CHECKING:
-    from hlo.tools.cases import Case
-    from hlo.tools.nans import Finding
+    from hlo.tools.cases.case import Case
+    from hlo.tools.faults.nans import Finding
 
 MOST_SHOWN = 20
 MOST_OUTPUTS = 8  # that a finding is said to reach
@@ -28,7 +28,9 @@ def told(
     as_json: bool = False,
 ) -> int:
     """Print what compiled code makes; 1 where that is anything."""
-    from hlo.tools.compiled_nans import compiled_nans  # the whole back end: a help does without
+    from hlo.tools.faults.compiled_nans import (
+        compiled_nans,  # the whole back end: a help does without
+    )
 
     probed = compiled_nans(case, kinds, mode=mode, threads=threads)
     found = [f for f in probed.findings if every or not f.is_discarded]

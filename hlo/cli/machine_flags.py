@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo.tools.files import read_text
+from hlo.tools.files.reading import read_text
 
 if TYPE_CHECKING:
     from hlo.machine import Machine

@@ -17,15 +17,15 @@ from hlo.cli.terminal import say, tell
 from hlo.cli.watching import watches
 from hlo.errors import HloError
 from hlo.printer.options import PrintOptions
-from hlo.tools.files import read_text, write_text
-from hlo.tools.writing import check_writable
+from hlo.tools.files.reading import read_text, write_text
+from hlo.tools.files.writing import check_writable
 
 if TYPE_CHECKING:
     from hlo.ir.module import Module
     from hlo.machine import Machine
     from hlo.passes.manager import Manager
     from hlo.passes.remarks import Remark
-    from hlo.tools.dump import Dump
+    from hlo.tools.files.dump import Dump
 
 
 class Wanted(Struct, frozen=True):
@@ -246,7 +246,7 @@ def _work(told: _Told, *, no_verify: bool) -> _Work:
     from hlo.passes.manager import Manager
     from hlo.passes.remarks import heard_remarks
     from hlo.passes.rewriting import counted_rules
-    from hlo.tools.dump import Dump
+    from hlo.tools.files.dump import Dump
 
     context = click.get_current_context()
     hits = context.with_resource(counted_rules())
@@ -261,7 +261,7 @@ def _work(told: _Told, *, no_verify: bool) -> _Work:
 
 def _say_of(work: _Work, told: _Told) -> None:
     """Times and counts of passes, and the remarks that a regular expression is found in."""
-    from hlo.tools.pass_report import rule_table, timing_table
+    from hlo.tools.inspection.pass_report import rule_table, timing_table
 
     if told.is_timed:
         say(timing_table(work.manager.runs) + rule_table(work.hits), nl=False)
@@ -272,7 +272,7 @@ def _say_of(work: _Work, told: _Told) -> None:
 
 def _print_between(manager: Manager, changed: str | None, printed_after: tuple[str, ...]) -> None:
     """Have modules printed while passes run, on stderr."""
-    from hlo.tools.pass_report import print_after, watch_changes
+    from hlo.tools.inspection.pass_report import print_after, watch_changes
 
     if changed:
         watch_changes(manager, lambda s: say(s, nl=False), diff=changed == "diff")
@@ -338,7 +338,7 @@ def _emitted(
         if dump is None:
             return text
     from hlo.backend.compilation import Compilation
-    from hlo.backend.stages import stage_text, stage_texts
+    from hlo.backend.stages.printing import stage_text, stage_texts
 
     mode, machine = code_for
     made = Compilation(module, passes=chosen, mode=mode, machine=machine, manager=manager)
@@ -349,7 +349,7 @@ def _emitted(
         return text
     text = stage_text(made, emit, wanted.kernel, remarks=wanted.remarks)
     if wanted.timed:
-        from hlo.backend.code_times import code_times  # for the flag alone
+        from hlo.backend.profiling.code_times import code_times  # for the flag alone
 
         say(code_times(made), nl=False)
     return text if text.endswith("\n") else text + "\n"

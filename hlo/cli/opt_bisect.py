@@ -13,15 +13,15 @@ from hlo.cli.completing import FILE, PASSES
 from hlo.cli.numbers import SECONDS
 from hlo.cli.reading import reads_modules
 from hlo.cli.terminal import say, tell
-from hlo.tools.files import write_text
-from hlo.tools.writing import check_writable
+from hlo.tools.files.reading import write_text
+from hlo.tools.files.writing import check_writable
 
 if TYPE_CHECKING:
-    from hlo.tools.bisect import PassFound
-    from hlo.tools.bisect_kernels import KernelFound
-    from hlo.tools.cases import Case
-    from hlo.tools.compare import Tolerance
-    from hlo.tools.trials import Property
+    from hlo.tools.cases.case import Case
+    from hlo.tools.cases.trials import Property
+    from hlo.tools.comparison.compare import Tolerance
+    from hlo.tools.faults.bisect import PassFound
+    from hlo.tools.faults.bisect_kernels import KernelFound
 
 RIVALS = ("interpreter", "unoptimized", "jax")
 
@@ -63,9 +63,9 @@ def command(
     tolerance: Tolerance,
 ) -> int:
     """Exit 1 where something is found, 0 where nothing is wrong."""
-    from hlo.tools import properties
-    from hlo.tools.bisect import bisected, leaves_fault, optimised_case
-    from hlo.tools.bisect_kernels import bisected_kernels, miscompiled
+    from hlo.tools.faults import properties
+    from hlo.tools.faults.bisect import bisected, leaves_fault, optimised_case
+    from hlo.tools.faults.bisect_kernels import bisected_kernels, miscompiled
     from hlo.tools.loading import load_passes
 
     if (compare is not None) + verified + (script is not None) > 1:
@@ -101,8 +101,8 @@ def _again(
     passes: str, fault: Property, tolerance: Tolerance, *, script: str | None, verified: bool
 ) -> Property:
     """The property that a reduction of what is found keeps."""
-    from hlo.tools import properties
-    from hlo.tools.bisect import introduced
+    from hlo.tools.faults import properties
+    from hlo.tools.faults.bisect import introduced
 
     if script is not None:
         return introduced(passes, fault)
@@ -120,7 +120,7 @@ def _reported(
 ) -> int:
     """What is found on stdout (stderr where the module goes there), the module reduced if asked."""
     from hlo.cli.opt_reduce import reduce_case
-    from hlo.tools.trials import Trials
+    from hlo.tools.cases.trials import Trials
 
     if as_json:
         write_text("-", found_json(found))
@@ -161,7 +161,7 @@ def kernel_text(found: KernelFound) -> str:
 
 def found_json(found: PassFound | KernelFound) -> str:
     """What is found as JSON, the module's text in it."""
-    from hlo.tools.bisect import PassFound
+    from hlo.tools.faults.bisect import PassFound
 
     if isinstance(found, PassFound):
         data: dict[str, object] = {

@@ -33,7 +33,7 @@ def command(
 
     Quiet when clean; of several files it says at the end how many are not.
     """
-    from hlo.tools.checking import Rules, checked
+    from hlo.tools.inspection.checking import Rules, checked
 
     rules = Rules(wanted_module(), syntax, lint, disabled)
     if as_json:

@@ -10,8 +10,8 @@ import click
 from hlo.choices import FORMS
 from hlo.cli.completing import FILE
 from hlo.cli.reading import read_program, reads_modules
-from hlo.tools.files import write_bytes, write_text
-from hlo.tools.writing import check_writable
+from hlo.tools.files.reading import write_bytes, write_text
+from hlo.tools.files.writing import check_writable
 
 
 @click.command("convert")
@@ -27,7 +27,7 @@ def command(file: str, form: str | None, output: str, fill: bool) -> int:
     """Write a module as text, protocol buffer (pb, pbtxt, json) or StableHLO."""
     from hlo import driver
     from hlo.formats.writing import SUFFIXES, TEXTS
-    from hlo.tools.fill import fill_elided
+    from hlo.tools.cases.fill import fill_elided
 
     if output != "-":
         check_writable(output)

@@ -16,8 +16,8 @@ from hlo.runtime.threads import thread_count
 from hlo.tools.bench import duration
 
 if TYPE_CHECKING:
-    from hlo.backend.limits import Limits
-    from hlo.tools.cost import Cost, CostRow
+    from hlo.backend.profiling.limits import Limits
+    from hlo.tools.inspection.cost import Cost, CostRow
 
 HEAD = "          time       flops   functions       bytes  intensity  bound    "
 STEPS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -53,7 +53,7 @@ def command(
     instruction went through memory by itself; the last row has those after fusion.
     """
     from hlo import driver
-    from hlo.tools.cost import cost
+    from hlo.tools.inspection.cost import cost
 
     module = read_module(file)
     driver.verify(module)
@@ -68,7 +68,7 @@ def command(
 
 def _limits(threads: int | None, flops: float | None, bandwidth: float | None) -> Limits:
     """What was given, the rest measured."""
-    from hlo.backend.limits import Limits, measured_limits
+    from hlo.backend.profiling.limits import Limits, measured_limits
 
     count = thread_count(threads)
     if flops is not None and bandwidth is not None:

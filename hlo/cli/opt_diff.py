@@ -11,11 +11,11 @@ import msgspec
 from hlo.cli.completing import FILE
 from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell, tell_rows
-from hlo.tools.files import write_text
-from hlo.tools.writing import check_writable
+from hlo.tools.files.reading import write_text
+from hlo.tools.files.writing import check_writable
 
 if TYPE_CHECKING:
-    from hlo.tools.diff import Difference, Row
+    from hlo.tools.comparison.diff import Difference, Row
 
 WIDEST = 160  # of a line of text; --json has all of it
 
@@ -35,7 +35,7 @@ def command(
     first: str, second: str, metadata: bool, lines: int, page: str | None, as_json: bool
 ) -> int:
     """Exit 0 where nothing differs, 1 where something does."""
-    from hlo.tools.diff import diff
+    from hlo.tools.comparison.diff import diff
 
     if page is not None:
         check_writable(page)
@@ -52,7 +52,7 @@ def command(
 
 def difference_text(found: Difference, lines: int) -> list[tuple[str, str]]:
     """Lines with a colour each: counts, then a row for each kind of difference."""
-    from hlo.tools.diff import CHANGED, ONLY_A, ONLY_B
+    from hlo.tools.comparison.diff import CHANGED, ONLY_A, ONLY_B
 
     matched = f"matched {found.matched:,} of {found.sizes[0]:,} in A, {found.sizes[1]:,} in B"
     counts = "   ".join(f"{kind} {found.count(kind):,}" for kind in (CHANGED, ONLY_A, ONLY_B))
@@ -65,7 +65,7 @@ def difference_text(found: Difference, lines: int) -> list[tuple[str, str]]:
 
 
 def _row(row: Row) -> list[tuple[str, str]]:
-    from hlo.tools.diff import CHANGED, ONLY_A
+    from hlo.tools.comparison.diff import CHANGED, ONLY_A
 
     times = f" [x{row.count}]" if row.count > 1 else ""
     head = f"  {row.kind}  %{row.names[0]}{times}"

@@ -12,12 +12,12 @@ from hlo.cli.completing import FILE
 from hlo.cli.reading import reads_modules
 from hlo.cli.terminal import say
 from hlo.errors import HloError
-from hlo.tools.files import write_text
-from hlo.tools.writing import check_writable
+from hlo.tools.files.reading import write_text
+from hlo.tools.files.writing import check_writable
 
 if TYPE_CHECKING:
     from hlo.ir.instruction import Instruction
-    from hlo.tools.cases import Case
+    from hlo.tools.cases.case import Case
 
 
 @click.command("extract")
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 @takes_case
 def command(case: Case, names: tuple[str, ...], depth: int, output: str) -> int:
     """Cut instructions of one computation out, with the values that a run gave them."""
-    from hlo.tools.cases import recorded
-    from hlo.tools.extract import extracted, with_operands
+    from hlo.tools.cases.case import recorded
+    from hlo.tools.cases.extract import extracted, with_operands
 
     check_writable(output)
     chosen = [i for name in names for i in named(case, name, "extract")]
@@ -41,7 +41,7 @@ def command(case: Case, names: tuple[str, ...], depth: int, output: str) -> int:
 
 def written(made: Case, case: Case, output: str) -> int:
     """Write what was cut out of a case; the exit code."""
-    from hlo.tools.properties import write_case
+    from hlo.tools.faults.properties import write_case
 
     if output == "-":
         write_text("-", made.text)

@@ -11,7 +11,7 @@ from hlo.cli.completing import FILE
 from hlo.cli.reading import SEPARATOR, is_split, reads_all_modules
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
-from hlo.tools.files import read_text, write_text
+from hlo.tools.files.reading import read_text, write_text
 
 if TYPE_CHECKING:
     from hlo.parser.comments import Comment
@@ -52,7 +52,7 @@ def _formatted(file: str) -> tuple[str | None, str, list[Comment]]:
     """
     from hlo import driver
     from hlo.formats.module_text import AS_TEXT
-    from hlo.tools.format import formatted
+    from hlo.tools.editors.format import formatted
 
     if is_split():
         source = read_text(file)

@@ -9,8 +9,8 @@ import click
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell
-from hlo.tools.files import write_bytes, write_text
-from hlo.tools.writing import check_writable
+from hlo.tools.files.reading import write_bytes, write_text
+from hlo.tools.files.writing import check_writable
 
 if TYPE_CHECKING:
     from hlo.ir.module import Module
@@ -51,7 +51,7 @@ def command(
     output: str,
 ) -> int:
     """Draw a module: operands lead to their users, computations are boxes."""
-    from hlo.tools.graph import dot_text, part, svg, tree_text
+    from hlo.tools.inspection.graph import dot_text, part, svg, tree_text
 
     if timed and (page is None or no_compile):
         raise click.UsageError("--profile goes with --html, and without --no-compile")
@@ -76,10 +76,10 @@ def _page(module: Module, passes: str | None, *, timed: bool) -> str:
     """The report; what it needs is loaded for it alone, which the text forms do without."""
     from hlo import driver
     from hlo.backend.compilation import Compilation
-    from hlo.backend.profile import profile
-    from hlo.tools.fill import fill_elided
-    from hlo.tools.inputs import made_up_inputs
-    from hlo.tools.report import report
+    from hlo.backend.profiling.profile import profile
+    from hlo.tools.cases.fill import fill_elided
+    from hlo.tools.cases.inputs import made_up_inputs
+    from hlo.tools.inspection.report import report
 
     if passes is None:
         return report(module)

@@ -13,7 +13,7 @@ def command(stdio: bool) -> int:
     Errors while typing, hover, definition, references, rename, outline, completion, formatting.
     It needs the extra lsp: pip install 'hlo[lsp]'. editors/vscode is an extension for VS Code.
     """
-    from hlo.tools.language_server import server  # it needs pygls: a help does without
+    from hlo.tools.editors.language_server import server  # it needs pygls: a help does without
 
     del stdio
     server().start_io()

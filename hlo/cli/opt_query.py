@@ -12,7 +12,7 @@ from hlo.cli.terminal import say, tell
 
 def properties_text() -> str:
     """What can be asked of an instruction, a line each."""
-    from hlo.tools.query import FUNCTIONS, PROPERTIES, STEPS
+    from hlo.tools.inspection.query import FUNCTIONS, PROPERTIES, STEPS
 
     rows = [(name, told) for name, (told, _) in PROPERTIES.items()]
     rows += [(f"{name}(...)", told) for name, told in FUNCTIONS.items()]
@@ -43,7 +43,7 @@ def command(asked: str, files: tuple[str, ...], count: bool, as_json: bool) -> i
       hlo-opt query 'fusion where depth > 0 and op_name =~ attention' model.hlo
       hlo-opt query 'where users == 0 and not root' *.hlo
     """
-    from hlo.tools.query import Query, query
+    from hlo.tools.inspection.query import Query, query
 
     if not files:
         raise click.UsageError("no FILE given; - is standard input")

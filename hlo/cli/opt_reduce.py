@@ -13,14 +13,14 @@ from hlo.cli.completing import FILE, PASSES
 from hlo.cli.numbers import SECONDS, Amount
 from hlo.cli.reading import reads_input
 from hlo.cli.terminal import say
-from hlo.tools.files import write_text
-from hlo.tools.writing import check_writable
+from hlo.tools.files.reading import write_text
+from hlo.tools.files.writing import check_writable
 
 if TYPE_CHECKING:
-    from hlo.tools.cases import Case
-    from hlo.tools.compare import Tolerance
-    from hlo.tools.reduce import Reduction
-    from hlo.tools.trials import Property, Trials
+    from hlo.tools.cases.case import Case
+    from hlo.tools.cases.trials import Property, Trials
+    from hlo.tools.comparison.compare import Tolerance
+    from hlo.tools.faults.reduce import Reduction
 
 
 @click.command("reduce")
@@ -68,9 +68,9 @@ def command(
     tolerance: Tolerance,
 ) -> int:
     """Shrink a module while a property holds; exactly one property is given."""
-    from hlo.tools import properties
+    from hlo.tools.cases.trials import Trials
+    from hlo.tools.faults import properties
     from hlo.tools.loading import load_passes
-    from hlo.tools.trials import Trials
 
     asked: list[Property] = []
     if script is not None:
@@ -105,8 +105,8 @@ def reduce_case(
     case: Case, trials: Trials, *, output: str, seconds: float | None, as_json: bool = False
 ) -> int:
     """Reduce, and write the best so far whatever happens."""
-    from hlo.tools.properties import write_case
-    from hlo.tools.reduce import reduced
+    from hlo.tools.faults.properties import write_case
+    from hlo.tools.faults.reduce import reduced
 
     check_writable(output)
     best = [case]

@@ -11,10 +11,10 @@ from hlo.cli.completing import FILE
 from hlo.cli.opt_extract import named, written
 from hlo.cli.reading import reads_modules
 from hlo.errors import HloError
-from hlo.tools.writing import check_writable
+from hlo.tools.files.writing import check_writable
 
 if TYPE_CHECKING:
-    from hlo.tools.cases import Case
+    from hlo.tools.cases.case import Case
 
 
 @click.command("slice")
@@ -30,8 +30,8 @@ def command(case: Case, starts: tuple[str, ...], ends: tuple[str, ...], output: 
     """Cut out what --from reaches (a forward slice), what --to needs (a backward slice), or, with
     both, what lies between, with the values that a run gave.
     """
-    from hlo.tools.cases import recorded
-    from hlo.tools.extract import extracted, sliced
+    from hlo.tools.cases.case import recorded
+    from hlo.tools.cases.extract import extracted, sliced
 
     if not starts and not ends:
         raise click.UsageError("--from or --to is missing: which instructions?")

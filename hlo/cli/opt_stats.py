@@ -12,7 +12,7 @@ from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell
 
 if TYPE_CHECKING:
-    from hlo.tools.stats import Counts, Stats
+    from hlo.tools.inspection.stats import Counts, Stats
 
 
 @click.command("stats")
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @reads_modules
 def command(files: tuple[str, ...], most: int, as_json: bool) -> int:
     """Count what modules consist of; nothing is run."""
-    from hlo.tools.stats import stats
+    from hlo.tools.inspection.stats import stats
 
     found = [stats(read_module(file)) for file in files]
     if as_json:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hlo.cli.terminal import tell
 from hlo.errors import HloError
-from hlo.tools.input_size import DEFAULT_BYTES, limited
+from hlo.tools.files.input_size import DEFAULT_BYTES, limited
 
 if TYPE_CHECKING:
     from hlo.formats.program import Program
@@ -137,7 +137,7 @@ def _selects(command: Command) -> Command:
 
 
 def reads_input(command: Command) -> Command:
-    """Adds --max-input-size to a command; its readers know of it (hlo/tools/input_size.py)."""
+    """Adds --max-input-size to a command; readers ask hlo/tools/files/input_size.py for it."""
     return click.option(
         "--max-input-size",
         default=f"{DEFAULT_BYTES >> 30}G",

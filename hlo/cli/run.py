@@ -17,14 +17,14 @@ from hlo.cli.numbers import SEED, THREADS, TIMEOUT
 from hlo.cli.reading import read_program, reads_modules
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
-from hlo.tools.writing import check_writable
+from hlo.tools.files.writing import check_writable
 
 if TYPE_CHECKING:
     from hlo.formats.program import Program
     from hlo.ir.module import Module
     from hlo.machine import Machine
-    from hlo.tools import check
-    from hlo.tools.compare import Tolerance
+    from hlo.tools.comparison import check
+    from hlo.tools.comparison.compare import Tolerance
 
 if TYPE_CHECKING:
     from hlo.backend.compilation import Compiled
@@ -138,7 +138,7 @@ def _compared(
     run: check.Run,
     tolerance: Tolerance,
 ) -> check.Checked:
-    from hlo.tools.check import compared
+    from hlo.tools.comparison.check import compared
 
     return compared(module, values, result, rival, rerun=run, tolerance=tolerance)
 
@@ -146,8 +146,8 @@ def _compared(
 def _write_outputs(path: str | None, result: object) -> None:
     if path is None:
         return
-    from hlo.tools.arrays import leaves
-    from hlo.tools.npz import write_npz
+    from hlo.tools.cases.arrays import leaves
+    from hlo.tools.files.npz import write_npz
 
     write_npz(path, {f"out{i}": array for i, array in enumerate(leaves(result))})
 
@@ -174,7 +174,7 @@ def _tell_of(compiled: Compiled, seconds: float | None, *, memory: bool) -> None
 def _makes_odd_values(module: Module, values: list[object], checked: str, mode: str) -> bool:
     """Whether compiled code makes NaNs or infinities, which is told."""
     from hlo.cli.findings import told  # what a start without the flag need not load
-    from hlo.tools.cases import Case
+    from hlo.tools.cases.case import Case
 
     return told(Case(module, tuple(values)), every=checked == "all", mode=mode) != 0
 
@@ -188,7 +188,7 @@ def _recorded(program: Program, compare: str | None) -> tuple[list[object], str 
 
 def _rival(compare: str, program: Program) -> str | check.Recorded:
     """What a result is compared with."""
-    from hlo.tools import check
+    from hlo.tools.comparison import check
 
     if compare != RECORDED:
         return compare
@@ -204,7 +204,7 @@ def _prepared(module: Module, fill: int | None, *, one_device: bool) -> Module:
     if one_device:
         module = driver.optimize(module, "sharding-remover")
     if fill is not None:
-        from hlo.tools.fill import fill_elided
+        from hlo.tools.cases.fill import fill_elided
 
         module = fill_elided(module, fill)
     driver.verify(module)
@@ -222,7 +222,7 @@ def _call_time(run: check.Run, values: list[object]) -> str:
 
 
 def _print(result: object, printed: str) -> None:
-    from hlo.tools import arrays
+    from hlo.tools.cases import arrays
 
     if printed == "hash":
         tell(arrays.digest(result))

@@ -53,8 +53,8 @@ def command(
 ) -> int:
     """Median call times; with --against the ratio of interleaved medians."""
     from hlo.cli.arguments import given_arguments
-    from hlo.tools.fill import fill_elided
-    from hlo.tools.jax_engine import without_donation
+    from hlo.tools.cases.fill import fill_elided
+    from hlo.tools.jax.jax_engine import without_donation
 
     chosen = counts or (None,)
     rows: list[Benched] = []
@@ -131,9 +131,9 @@ def _rival(
 ) -> bench.Run:
     """XLA on the same module, or another module on the same arguments."""
     from hlo import driver
-    from hlo.tools import arrays
-    from hlo.tools.fill import fill_elided
-    from hlo.tools.jax_engine import JaxProgram, without_donation
+    from hlo.tools.cases import arrays
+    from hlo.tools.cases.fill import fill_elided
+    from hlo.tools.jax.jax_engine import JaxProgram, without_donation
 
     if against == "jax":
         program = JaxProgram(driver.to_text(module))
@@ -144,7 +144,7 @@ def _rival(
 
 
 def _has_nans(result: object) -> bool:
-    from hlo.tools import arrays
-    from hlo.tools.nans import ODD, has_kind
+    from hlo.tools.cases import arrays
+    from hlo.tools.faults.nans import ODD, has_kind
 
     return any(has_kind(array, ODD["nan"]) for array in arrays.leaves(result))

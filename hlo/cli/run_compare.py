@@ -16,9 +16,9 @@ from hlo.errors import HloError
 
 if TYPE_CHECKING:
     from hlo.ir.module import Module
-    from hlo.tools.cases import Case
+    from hlo.tools.cases.case import Case
     from hlo.tools.comparing import Compared, Nearness
-    from hlo.tools.divergence import Alone, Diverged, WrongAlone
+    from hlo.tools.faults.divergence import Alone, Diverged, WrongAlone
 
 MOST_ALONE = 10  # rows of --isolate
 NEARER = 1.2  # times as far off as the other side: that one is nearer
@@ -51,7 +51,7 @@ def command(
     Exit 0 where all outputs are equal, 1 where one is different or undecided.
     """
     from hlo.tools.comparing import compared
-    from hlo.tools.verdicts import DIFFERENT, EQUAL
+    from hlo.tools.comparison.verdicts import DIFFERENT, EQUAL
 
     if other is not None and against is not None:
         raise click.UsageError("B and --against exclude each other")
@@ -71,7 +71,7 @@ def command(
 
 def _second(path: str) -> Module:
     from hlo import driver
-    from hlo.tools.fill import fill_elided
+    from hlo.tools.cases.fill import fill_elided
 
     module = fill_elided(read_module(path), 0)
     driver.verify(module)
@@ -82,8 +82,8 @@ def _where(
     case: Case, second: Module | None, rival: str, passes: str, mode: str
 ) -> Diverged | WrongAlone | None:
     """The first instruction that parts them, where it can be found."""
-    from hlo.tools.cases import Case
-    from hlo.tools.divergence import diverged, wrong_alone
+    from hlo.tools.cases.case import Case
+    from hlo.tools.faults.divergence import diverged, wrong_alone
 
     try:
         if second is not None:
@@ -95,14 +95,14 @@ def _where(
 
 
 def _optimised(case: Case, passes: str, mode: str) -> Case:
-    from hlo.tools.bisect import optimised_case
+    from hlo.tools.faults.bisect import optimised_case
 
     return optimised_case(case, "fast" if (mode, passes) == ("fast", "default") else passes)
 
 
 def _isolated(case: Case, rival: str, passes: str, mode: str) -> list[Alone]:
     """The instructions of compiled code, the one that is farthest off by itself first."""
-    from hlo.tools.divergence import alone
+    from hlo.tools.faults.divergence import alone
 
     found = alone(_optimised(case, passes, mode), mode, rival)
     return sorted(found, key=lambda a: -a.ulp)
@@ -110,8 +110,8 @@ def _isolated(case: Case, rival: str, passes: str, mode: str) -> list[Alone]:
 
 def verdict_text(made: Compared, found: Diverged | WrongAlone | None, parts: list[Alone]) -> str:
     """A line for each output, which side is nearer to f64, then the instruction."""
-    from hlo.tools.divergence import Diverged
-    from hlo.tools.verdicts import DIFFERENT
+    from hlo.tools.comparison.verdicts import DIFFERENT
+    from hlo.tools.faults.divergence import Diverged
 
     verdicts = made.verdicts
     rows = list(map(str, verdicts.leaves))
@@ -154,7 +154,7 @@ def _diverged_rows(found: Diverged) -> list[str]:
 
 def as_data(made: Compared, found: Diverged | WrongAlone | None, parts: list[Alone]) -> str:
     """The same as JSON."""
-    from hlo.tools.divergence import Diverged
+    from hlo.tools.faults.divergence import Diverged
 
     leaves = [
         {**msgspec.structs.asdict(v), "actual": str(v.actual), "expected": str(v.expected)}

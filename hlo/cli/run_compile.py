@@ -17,8 +17,8 @@ from hlo.cli.machine_flags import machine_flags
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import say
 from hlo.errors import HloError
-from hlo.tools.files import write_bytes, write_text
-from hlo.tools.writing import check_writable
+from hlo.tools.files.reading import write_bytes, write_text
+from hlo.tools.files.writing import check_writable
 
 if TYPE_CHECKING:
     from hlo.ir.module import Module
@@ -30,7 +30,7 @@ FORMS = {
     ".s": "asm", ".ll": "llvm", ".h": "header", ".hpp": "header-cpp",
 }  # fmt: skip
 if TYPE_CHECKING:
-    from hlo.backend.ahead_of_time import AheadOfTime
+    from hlo.backend.ahead.ahead_of_time import AheadOfTime
 
 _LEVEL = "x86-64-"  # before the levels' short names
 _WASM = "wasm32-unknown-unknown"
@@ -110,7 +110,7 @@ def command(
 ) -> int:
     """Compile ahead of time: files that a C program links, without Python."""
     from hlo import driver
-    from hlo.tools.arrays import load_arrays
+    from hlo.tools.cases.arrays import load_arrays
 
     if weights == "-":
         raise click.UsageError("--weights is '-', expected a file's path")
@@ -230,8 +230,8 @@ def _levels(text: str, triple: str | None) -> list[Machine]:
 
 
 def _read(file: str, fill: int | None, values: Mapping[str, object]) -> Module:
-    from hlo.tools.binding import bind
-    from hlo.tools.fill import fill_elided
+    from hlo.tools.cases.binding import bind
+    from hlo.tools.cases.fill import fill_elided
 
     module = read_module(file)
     if values:

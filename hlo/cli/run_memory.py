@@ -26,7 +26,7 @@ def command(file: str, passes: str, mode: str, threads: int | None, as_json: boo
     What machine code takes, symbol by symbol: hlo-run compile FILE --sizes.
     """
     from hlo import driver
-    from hlo.tools.fill import fill_elided
+    from hlo.tools.cases.fill import fill_elided
 
     module = fill_elided(read_module(file), 0)
     found = driver.memory(module, passes=passes, mode=mode, threads=threads)

@@ -14,7 +14,7 @@ from hlo.cli.reading import reads_modules
 from hlo.cli.terminal import say, tell
 
 if TYPE_CHECKING:
-    from hlo.tools.cases import Case
+    from hlo.tools.cases.case import Case
 
 ENGINES = ("compiled", "interpreter")
 
@@ -48,7 +48,7 @@ def command(
     """
     from hlo import driver
     from hlo.cli.findings import findings_text, told
-    from hlo.tools.nans import nans, same_places
+    from hlo.tools.faults.nans import nans, same_places
 
     if engine == "compiled":
         if timeout is not None:

@@ -14,12 +14,12 @@ from hlo.cli.machine_flags import machine_flags
 from hlo.cli.numbers import THREADS
 from hlo.cli.reading import reads_modules
 from hlo.cli.terminal import tell
-from hlo.tools.files import write_text
-from hlo.tools.writing import check_writable
+from hlo.tools.files.reading import write_text
+from hlo.tools.files.writing import check_writable
 
 if TYPE_CHECKING:
     from hlo.machine import Machine
-    from hlo.tools.cases import Case
+    from hlo.tools.cases.case import Case
 
 GROUPS = ("step", "opcode", "op_name", "source")
 
@@ -62,7 +62,7 @@ def command(
         plans=plan,
     )  # fmt: skip
     if trace is not None:
-        from hlo.tools.trace import trace_text
+        from hlo.tools.inspection.trace import trace_text
 
         slices = driver.timeline(
             case.module, *case.values, passes=passes, mode=mode, threads=threads, machine=machine

@@ -2,7 +2,7 @@
 
     f, arguments --lowered--> Lowering: a module, and how its parameters and results are f's
 
-Everything private that this asks of JAX's objects stands here and in hlo/tools/jax_door.py.
+Everything private that this asks of JAX's objects stands here and in hlo/tools/jax/jax_door.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hlo.formats.wire import decode
 from hlo.ir.module import Module
 from hlo.ops.custom_targets import TARGETS
 from hlo.runtime.ffi import register_ffi
-from hlo.tools import jax_door
+from hlo.tools.jax import jax_door
 
 
 class Result(Struct, frozen=True):

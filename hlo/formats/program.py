@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hlo.ir.module import Module
 from hlo.parser.parse import parse
-from hlo.tools.files import decode, read_bytes
+from hlo.tools.files.reading import decode, read_bytes
 
 # A line that begins a module, perhaps behind what a log puts before each line.
 HEADER = re.compile(r"^(?:[^\n]*\] ?)?HloModule[ \t]", re.MULTILINE)

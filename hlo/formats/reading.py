@@ -25,7 +25,7 @@ from hlo.formats.recognise import LOOKED_AT, Form, message_in, module_in, recogn
 from hlo.formats.unpacking import GZIP, ZIP, unpacked
 from hlo.ir.literal import Literal
 from hlo.parser.parse import parse
-from hlo.tools.files import decode, read_bytes, read_head
+from hlo.tools.files.reading import decode, read_bytes, read_head
 
 MOST_LISTED = 20
 MOST_FILES = 100_000

@@ -12,7 +12,7 @@ from hlo.errors import HloError
 from hlo.formats import json_format, text_format, wire
 from hlo.formats.message import Message
 from hlo.formats.program import HEADER
-from hlo.tools.files import decode
+from hlo.tools.files.reading import decode
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # begin its texts
 BYTECODE = b"ML\xefR"  # begins MLIR bytecode, portable artifacts of StableHLO among it

@@ -13,7 +13,7 @@ def message_of_mlir(program: bytes) -> Message:
     """The HloModuleProto of a program: text, bytecode, or a portable artifact. Raises HloError
     where XLA does not read it.
     """
-    from hlo.tools.stablehlo_process import proto_of  # few commands start processes
+    from hlo.tools.jax.stablehlo_process import proto_of  # few commands start processes
 
     return decode(proto_of(program), "HloModuleProto")
 
@@ -30,7 +30,7 @@ def stablehlo_bytecode(module: Module) -> bytes:
 
 def _written(module: Module, form: str) -> bytes:
     """Raises HloError where it does not verify, or where XLA does not write it."""
-    from hlo.tools.stablehlo_process import written  # few commands start processes
+    from hlo.tools.jax.stablehlo_process import written  # few commands start processes
 
     verify(module)
     return written(encode(module_message(module)), form)

@@ -11,8 +11,8 @@ import zipfile
 from collections.abc import Iterator
 
 from hlo.errors import HloError
-from hlo.tools.archives import ENTRY, MOST_MEMBERS
-from hlo.tools.input_size import check_size, read_limited
+from hlo.tools.files.archives import ENTRY, MOST_MEMBERS
+from hlo.tools.files.input_size import check_size, read_limited
 
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 DEEPEST = 3  # packed in packed

@@ -13,7 +13,7 @@ import numpy as np
 
 from hlo.errors import HloError
 from hlo.formats.jax_program import Result
-from hlo.tools import jax_door
+from hlo.tools.jax import jax_door
 
 
 def numpy_leaf(value: Any, dtype: np.dtype | None) -> object:

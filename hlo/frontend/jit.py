@@ -24,7 +24,7 @@ from hlo.frontend.statics import Statics, statics_of
 from hlo.frontend.variant import DECLINED, NUMBERS, Variant
 from hlo.ops.custom_call import leave_callbacks
 from hlo.process.once import lock
-from hlo.tools import jax_door
+from hlo.tools.jax import jax_door
 
 RESULTS = ("numpy", "jax")
 # No settings of JAX are None.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from hlo.tools import jax_door
+from hlo.tools.jax import jax_door
 
 OWN_REFERENCES = 2  # to memory that `lent` holds while it counts: its list, and the argument
 

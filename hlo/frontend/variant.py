@@ -15,7 +15,7 @@ import numpy as np
 from hlo.formats.jax_program import Lowering
 from hlo.frontend.arrays import numpy_leaf, result_maker, seen
 from hlo.frontend.ownership import enter, is_own, lent
-from hlo.tools import jax_door
+from hlo.tools.jax import jax_door
 
 Native = Callable[..., Any]
 NUMBERS = (int, float, bool, complex)  # Python's, whose types are weak

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from hlo.errors import HloError
 from hlo.machine import Machine
-from hlo.tools.files import read_bytes, write_bytes
+from hlo.tools.files.reading import read_bytes, write_bytes
 
 NATIVE = ("cc", "gcc", "clang")
 TIMEOUT_S = 300

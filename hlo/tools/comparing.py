@@ -9,11 +9,10 @@ from msgspec.structs import replace
 from hlo import driver
 from hlo.errors import HloError
 from hlo.ir.module import Module
-from hlo.tools import arrays, check
-from hlo.tools.cases import Case
-from hlo.tools.compiled_nans import compiled_nans
-from hlo.tools.nans import Finding
-from hlo.tools.verdicts import (
+from hlo.tools.cases import arrays
+from hlo.tools.cases.case import Case
+from hlo.tools.comparison import check
+from hlo.tools.comparison.verdicts import (
     DIFFERENT,
     EQUAL,
     NOISE_FACTOR,
@@ -23,8 +22,10 @@ from hlo.tools.verdicts import (
     judged_by_noise,
     noise_of,
 )
-from hlo.tools.verdicts import wide as wide_numbers
-from hlo.tools.widening import exact_leaves, widened
+from hlo.tools.comparison.verdicts import wide as wide_numbers
+from hlo.tools.comparison.widening import exact_leaves, widened
+from hlo.tools.faults.compiled_nans import compiled_nans
+from hlo.tools.faults.nans import Finding
 
 
 def compare(
@@ -35,7 +36,7 @@ def compare(
     passes: str = "default",
     mode: str = "strict",
 ) -> Verdicts:
-    """Equal, different or undecided, for each output (hlo/tools/verdicts.py).
+    """Equal, different or undecided, for each output (hlo/tools/comparison/verdicts.py).
 
     arguments: one per entry parameter, as a compiled module takes them. other: a second module,
     compiled alike; without one, compiled code is compared with `against`: interpreter, unoptimized,

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from hlo.errors import HloError
 from hlo.passes.catalogue import CATALOGUE
-from hlo.tools.files import read_text
+from hlo.tools.files.reading import read_text
 
 NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 

@@ -30,10 +30,10 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.process.once import cached_property, lock
 from hlo.tools.bench import duration, measure
-from hlo.tools.bisect import line_of
-from hlo.tools.cases import Case, recorded
-from hlo.tools.inputs import made_up_inputs
-from hlo.tools.stats import stats
+from hlo.tools.cases.case import Case, recorded
+from hlo.tools.cases.inputs import made_up_inputs
+from hlo.tools.faults.bisect import line_of
+from hlo.tools.inspection.stats import stats
 
 SECONDS = 0.5  # a call is timed for so long
 MOST_SHOWN = 12  # users of an instruction

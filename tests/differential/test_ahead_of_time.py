@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from hlo.backend.ahead.ahead_of_time import AheadOfTime
 from hlo.backend.ahead.interface import identifier
-from hlo.backend.ahead_of_time import AheadOfTime
 from hlo.backend.entry.c_call_ir import NOT_ALLOWED
 from hlo.backend.kernels.linear_algebra import lapack_symbols
 from hlo.errors import HloError
@@ -24,7 +24,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.machine import NAMED, Machine
 from hlo.runtime.native_calls import flattened
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.differential.test_conformance import FOLDER, LOAD, PROGRAMS, packed
 from tests.support.ahead_harness import IS_THERE, Harness, cut_arrays, given_arrays
 from tests.support.ahead_targets import harness_of

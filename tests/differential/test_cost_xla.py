@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from hlo import driver
-from hlo.backend.limits import Limits
+from hlo.backend.profiling.limits import Limits
 from hlo.ir.computation import Computation
 from hlo.ir.module import Module
-from hlo.tools.cost import cost
+from hlo.tools.inspection.cost import cost
 from tests.differential.test_conformance import FOLDER, PROGRAMS
 from tests.support import oracle
 

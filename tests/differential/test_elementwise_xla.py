@@ -20,8 +20,8 @@ from hlo.ir.shape import Shape
 from hlo.ops.numerics.representation import smallest_normal
 from hlo.ops.table import OPS, Trait
 from hlo.parser.parse import parse
-from hlo.tools import jax_door
-from hlo.tools.ulp import ulp_distance
+from hlo.tools.comparison.ulp import ulp_distance
+from hlo.tools.jax import jax_door
 from tests.support.xla_child import run_in_child
 
 TYPES = ("pred", "s8", "u8", "s32", "u32", "s64", "u64", "bf16", "f16", "f32", "f64", "c64")

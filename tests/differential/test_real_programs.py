@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hlo import driver
-from hlo.tools import check
-from hlo.tools.fill import fill_elided
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.fill import fill_elided
+from hlo.tools.cases.inputs import made_up_inputs
+from hlo.tools.comparison import check
 from tests.support import xla_child
 
 CORPUS = next(

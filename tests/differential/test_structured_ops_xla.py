@@ -16,7 +16,7 @@ from hlo.errors import HloError
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir.dtype import dtype
 from hlo.parser.parse import parse
-from hlo.tools import jax_door
+from hlo.tools.jax import jax_door
 from tests.support.xla_child import run_in_child
 
 

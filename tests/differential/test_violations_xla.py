@@ -40,7 +40,7 @@ STAGES = (
 LABEL = re.compile(r"\((\w+)\)$")
 SERVER = """
 import pickle, sys
-from hlo.tools.jax_engine import JaxProgram
+from hlo.tools.jax.jax_engine import JaxProgram
 while True:
     try:
         text = pickle.load(sys.stdin.buffer)

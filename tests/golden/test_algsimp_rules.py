@@ -17,8 +17,8 @@ from hlo.ir.graph import clone_module
 from hlo.ops.table import OPS
 from hlo.passes.rewriting import RULES, Limits, apply_rules
 from hlo.passes.simplify.algsimp import algsimp, all_rules
-from hlo.tools.arrays import leaves
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.arrays import leaves
+from hlo.tools.cases.inputs import made_up_inputs
 
 ALL = all_rules()
 COMMON = {"hlo.passes.patterns.arithmetic", "hlo.passes.patterns.movement"}  # of most programs

@@ -20,7 +20,7 @@ from hlo.ir.module import Module
 from hlo.machine import NAMED, Machine
 from hlo.parser.parse import parse
 from hlo.runtime.native_calls import flattened
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.property import test_bits_of_machines as drawn
 from tests.support import emulated_arm
 

@@ -14,7 +14,7 @@ from hlo.ir.module import Module
 from hlo.machine import Machine
 from hlo.parser.parse import parse
 from hlo.runtime.native_calls import flattened
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support import program_texts
 from tests.support.other_machines import HOST, OTHERS
 

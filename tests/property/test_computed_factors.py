@@ -9,7 +9,7 @@ import pytest
 
 from hlo import driver
 from hlo.machine import NAMED, Machine
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.covering import covering
 from tests.support.machines_here import that_run_here
 

@@ -23,7 +23,7 @@ from hlo.ir.graph import clone_module, reachable_computations
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.table import OPS, Trait
-from hlo.tools.compare import Budget, compare
+from hlo.tools.comparison.compare import Budget, compare
 from tests.support import oracle
 from tests.support.op_draws import FAMILIES, Draw, drawn
 from tests.support.xla_child import Xla

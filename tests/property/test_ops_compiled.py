@@ -15,7 +15,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.layout import Layout
 from hlo.ops.numerics.representation import codes
 from hlo.ops.table import OPS, Trait
-from hlo.tools.compare import Budget, compare
+from hlo.tools.comparison.compare import Budget, compare
 from tests.support.covering import sample
 from tests.support.op_draws import FAMILIES, Draw, drawn
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hlo.backend.ahead_of_time import AheadOfTime
+from hlo.backend.ahead.ahead_of_time import AheadOfTime
 from tests.support.ahead_harness import SOURCE, STRICT, shaped, table
 
 FOLDER = Path(__file__).with_name("bare")

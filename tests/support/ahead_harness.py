@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from hlo.backend.ahead.ahead_of_time import AheadOfTime
 from hlo.backend.ahead.interface import Interface
-from hlo.backend.ahead_of_time import AheadOfTime
 from hlo.backend.linking.installing import result_shape
 from hlo.ops.extents import filled_to
 

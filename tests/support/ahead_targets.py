@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hlo.backend.ahead_of_time import AheadOfTime
+from hlo.backend.ahead.ahead_of_time import AheadOfTime
 from hlo.machine import NAMED
 from tests.support.ahead_harness import Harness
 from tests.support.ahead_wasm import IS_THERE, WasmHarness

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from hlo import driver
-from hlo.backend.ahead_of_time import AheadOfTime
+from hlo.backend.ahead.ahead_of_time import AheadOfTime
 from hlo.tools.c_compiler import linker, shared_library
 from tests.support.ahead_harness import shaped
 

@@ -31,7 +31,7 @@ from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.machine import NAMED, Machine
 from hlo.runtime.native_calls import flattened
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support import program_texts
 
 SEEDS = ("0", "1")

@@ -188,7 +188,7 @@ def _told(call: Callable[[], object]) -> object:
 
 
 def _limits() -> object:
-    from hlo.backend.limits import Limits
+    from hlo.backend.profiling.limits import Limits
 
     return Limits(1, 1e10, 1e10, 1e11)
 

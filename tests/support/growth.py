@@ -26,7 +26,7 @@ from hlo.backend.compilation import Compilation
 from hlo.backend.planning import packing
 from hlo.parser import pieces
 from hlo.passes.manager import Manager
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.counted_arrays import counted
 from tests.support.growing_modules import Family
 

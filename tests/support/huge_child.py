@@ -17,8 +17,8 @@ import numpy as np
 
 import hlo
 from hlo import driver
-from hlo.tools.fill import fill_elided
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.fill import fill_elided
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.huge_programs import HugeProgram, programs
 
 MEMORY_BYTES = 3 << 30

@@ -19,7 +19,7 @@ from hlo.ir.dtype import DTYPES, DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.numerics.representation import from_codes
 from hlo.ops.table import OPS, Trait
-from hlo.tools.inputs import made_up_array
+from hlo.tools.cases.inputs import made_up_array
 
 SIZES = (0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 13, 17, 31, 40)
 LARGEST = 4000  # elements of an operand

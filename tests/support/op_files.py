@@ -37,7 +37,7 @@ from hlo.ir.shape import compatible
 from hlo.ops.making import inferred_shape, signature
 from hlo.ops.table import OPS, attribute_keywords
 from hlo.parser.parse import parse
-from hlo.tools.ulp import ulp_distance
+from hlo.tools.comparison.ulp import ulp_distance
 
 OPS_FOLDER = Path(__file__).parent.parent / "ops"
 Engine = Callable[..., object]

@@ -38,11 +38,11 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.passes.catalogue import CATALOGUE
-from hlo.tools import arrays
-from hlo.tools.cases import Case
-from hlo.tools.fill import fill_elided
-from hlo.tools.inputs import made_up_inputs
-from hlo.tools.widening import exact_leaves
+from hlo.tools.cases import arrays
+from hlo.tools.cases.case import Case
+from hlo.tools.cases.fill import fill_elided
+from hlo.tools.cases.inputs import made_up_inputs
+from hlo.tools.comparison.widening import exact_leaves
 from tests.support.command import call
 
 VISIBLE = 64  # last bits that a fault has to move an output by

@@ -14,19 +14,19 @@ from pathlib import Path
 
 from tests.support.source_files import FILES, ROOT, source_file
 
-# From the lowest up; a file or a folder under hlo/, each file in the first that holds it.
+# From the lowest up; a file or a folder under hlo/, each file in the smallest that holds it.
 ROOMS = (
     "ir", "machine.py", "attributes", "ops", "indexing", "analysis", "passes", "backend/ir",
     "backend/isa", "backend/loops", "backend/math", "backend/lanes", "backend/emitters",
-    "backend/kernels", "backend/planning", "backend/entry", "backend/linking", "backend/ahead",
-    "backend",
+    "backend/kernels", "backend/planning", "backend/entry", "backend/linking", "backend",
+    "backend/ahead", "backend/profiling", "backend/stages",
 )  # fmt: skip
 
 
 def room_of(path: Path) -> str | None:
     """The room of a file under hlo/."""
     name = path.relative_to(ROOT / "hlo").as_posix()
-    return next((r for r in ROOMS if name == r or name.startswith(f"{r}/")), None)
+    return max((r for r in ROOMS if name == r or name.startswith(f"{r}/")), key=len, default=None)
 
 
 def arrows() -> dict[str, set[str]]:

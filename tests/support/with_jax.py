@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hlo.errors import HloError
-from hlo.tools import jax_door
+from hlo.tools.jax import jax_door
 
 
 def available() -> bool:

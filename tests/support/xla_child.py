@@ -16,7 +16,7 @@ from tests.support.pickle_server import PickleServer
 
 SERVER = """
 import pickle, sys
-from hlo.tools.jax_engine import JaxProgram
+from hlo.tools.jax.jax_engine import JaxProgram
 while True:
     try:
         text, arrays = pickle.load(sys.stdin.buffer)
@@ -55,7 +55,7 @@ def shared() -> Xla:
 
 
 def run_in_child(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """As `hlo.tools.jax_engine.run_in_child`, which starts a process for each program."""
+    """As `hlo.tools.jax.jax_engine.run_in_child`, which starts a process for each program."""
     found = shared().run(text, arrays)
     if isinstance(found, str):
         raise HloError("oracle", found)

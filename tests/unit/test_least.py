@@ -6,7 +6,7 @@ import pytest
 
 import hlo
 from benchmarks.least import least_seconds, moved_bytes
-from hlo.backend.limits import Level, Limits
+from hlo.backend.profiling.limits import Level, Limits
 from hlo.machine import NAMED
 
 LIMITS = Limits(2, 3e10, 2e10, 4e11, (Level("L1", 1 << 16, 1e12), Level("L2", 1 << 21, 2e11)))

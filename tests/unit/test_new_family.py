@@ -93,7 +93,7 @@ ENTRY e {
 USES = """
 import numpy as np
 from hlo.backend.compilation import Compilation
-from hlo.backend.profile import profile
+from hlo.backend.profiling.profile import profile
 
 program = (here / "product.hlo").read_text()
 starts, columns = np.int32([0, 2, 2, 6]), np.int32([4, 0, 1, 2, 3, 4])

@@ -45,34 +45,30 @@ ALLOWED = {
     "a call for each level of a tuple, which Shape.tuple bounds by 120, an origin by 200": """
         attributes.literal_text.literal_text attributes.literal_text.typed_literal_text
         attributes.origin._tuples attributes.sharding.sharding_text backend.host._nothing
-        backend.host._value analysis.fingerprint._literal
-        backend.loops.outputs._leaf_paths.walk backend.kernels.fused_loops._paths
-        backend.linking.compilation_cache._literal
-        backend.linking.compilation_cache.module_digest.written
-        backend.padded._filled backend.padded._value backend.probing._read.value
-        analysis.leaves._Counted.__init__*2 backend.planning.result_order._ordered
-        backend.planning.result_order._stored_tree interpreter.device.fresh
-        interpreter.run._is_large interpreter.run.literal_value
+        backend.host._value analysis.fingerprint._literal backend.loops.outputs._leaf_paths.walk
+        backend.kernels.fused_loops._paths backend.linking.compilation_cache._literal
+        backend.linking.compilation_cache.module_digest.written backend.padded._filled
+        backend.padded._value backend.probing._read.value analysis.leaves._Counted.__init__*2
+        backend.planning.result_order._ordered backend.planning.result_order._stored_tree
+        interpreter.device.fresh interpreter.run._is_large interpreter.run.literal_value
         ir.literal.Literal.is_elided ir.literal.Literal.of*18 ir.literal.Literal.same_bits
         ir.shape.Shape.is_dynamic ir.shape.Shape.leaves ir.shape.Shape.size_bytes
-        ir.shape.Shape.without_layout ir.shape.compatible
-        ops.control._any_branch_dynamic ops.control.zeros_of ops.custom_call._conforming
-        ops.custom_call._fitting ops.host._zeros parser.finish._row_major
-        parser.literals._Reader._tuple*2 passes.simplify.cse._literal_key
+        ir.shape.Shape.without_layout ir.shape.compatible ops.control._any_branch_dynamic
+        ops.control.zeros_of ops.custom_call._conforming ops.custom_call._fitting ops.host._zeros
+        parser.finish._row_major parser.literals._Reader._tuple*2 passes.simplify.cse._literal_key
         passes.padding.program._packed passes.padding.scope.built passes.padding.scope.Scope.parts
         passes.padding.scope.Scope.tree passes.padding.scope.flattened
         passes.padding.scope.is_dynamic passes.padding.scope.static
         passes.simplify.tuple_simplifier._simplified*2 runtime.arguments._holds
         runtime.arguments.checked_argument runtime.native_calls._spread
-        runtime.native_calls.form_of runtime.native_calls.formed tools.arrays._nested
-        tools.arrays.leaves tools.compare._leaves tools.fill._filled
-        tools.inputs._value tools.shrinking._mapped_literal tools.shrinking._mapped_shape
-        tools.shrinking._mapped_value tools.verdicts._nudged verifier.buffers._paths
-        verifier.instructions._paths
-        verifier.instructions._skeleton
-        formats.literal_message._literal formats.literal_message.literal_message
-        formats.metadata_message._frozen formats.module_text._any_value
-        formats.module_text._with_layouts formats.reading._plain
+        runtime.native_calls.form_of runtime.native_calls.formed tools.cases.arrays._nested
+        tools.cases.arrays.leaves tools.comparison.compare._leaves tools.cases.fill._filled
+        tools.cases.inputs._value tools.cases.shrinking._mapped_literal
+        tools.cases.shrinking._mapped_shape tools.cases.shrinking._mapped_value
+        tools.comparison.verdicts._nudged verifier.buffers._paths verifier.instructions._paths
+        verifier.instructions._skeleton formats.literal_message._literal
+        formats.literal_message.literal_message formats.metadata_message._frozen
+        formats.module_text._any_value formats.module_text._with_layouts formats.reading._plain
         formats.shape_message.shape_message formats.shape_message.shape_text
         formats.sharding_message.sharding_message
     """,
@@ -128,7 +124,7 @@ ALLOWED = {
         backend.math.pieces.entry
         backend.math.term.Term._as*2 ops.comparators._spread
         ops.numerics.conversion._from_complex*2 ops.numerics.generators.threefry_bits
-        tools.ulp.ulp_distance
+        tools.comparison.ulp.ulp_distance
     """,
     "one more level at most: a variant, a wrapper, or the part that is another's": """
         backend.kernels.contraction.problem.axes.Contraction.swapped
@@ -141,7 +137,7 @@ ALLOWED = {
         parser.lines._nested parser.pieces._bracketed passes.simplify.cse._attribute_key
         passes.patterns.movement._steps_along
         printer.module_printer.ModulePrinter._own*3
-        backend.loops_text._inner frontend.jit.jit
+        backend.stages.loops_text._inner frontend.jit.jit
         analysis.legality._forwards*3
         analysis.bands._size_compared
     """,
@@ -158,15 +154,15 @@ ALLOWED = {
         analysis.blocks.cutting._Cutting._last*6 analysis.blocks.blocking.Needs.all_cuts*9
     """,
     "a call of code for each function that it calls, whose number bounds it": """
-        backend.code_work._Code.__init__*4
+        backend.profiling.code_work._Code.__init__*4
     """,
     "a function that runs call later, when what it asks for is there": """
         backend.linking.native.Pool.__init__*6
     """,
     "names itself as a key, or another class's method of its own name; no call": """
         attributes.mesh.Mesh.array attributes.subgroups.Tile.flat
-        backend.plan_rows.PlanRow.estimate_us backend.plan_rows.PlanRow.lines
-        backend.plan_rows.PlanRow.us
+        backend.profiling.plan_rows.PlanRow.estimate_us backend.profiling.plan_rows.PlanRow.lines
+        backend.profiling.plan_rows.PlanRow.us
         indexing.affine.Atom.__init__*2 backend.lanes.nest.Nest.depth
         backend.entry.polling._Function.place
         backend.kernels.contraction.direct.rows.DirectRows._sums.summed
@@ -178,8 +174,8 @@ ALLOWED = {
         ops.normalization._Batch.sum analysis.blocks.block.Block.cut
         passes.simplify.constant_folding.constant_folding passes.simplify.cse.cse
         passes.rewriting.apply_rules
-        tools.compare.Report.largest_ulp tools.compare.Report.passed
-        tools.verdicts.Verdicts.verdict
+        tools.comparison.compare.Report.largest_ulp tools.comparison.compare.Report.passed
+        tools.comparison.verdicts.Verdicts.verdict
     """,
 }
 

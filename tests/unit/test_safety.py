@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.tools.input_size import DEFAULT_BYTES
+from hlo.tools.files.input_size import DEFAULT_BYTES
 from tests.support.source_files import FILES, ROOT, nodes_of
 
 # Formats whose reader runs what it reads, or trusts it with the process's memory.
@@ -19,13 +19,13 @@ EVALUATING = {"eval", "exec", "compile", "__import__"}
 READING = {"read_bytes", "read_text", "fromfile", "memmap", "fdopen", "loadtxt"}
 # Who reads files at all, and of whom. Inputs are read by one, which limits their size.
 READERS = {
-    "hlo/tools/files.py": "inputs, through input_size.read_limited",
-    "hlo/tools/writing.py": "writes",
+    "hlo/tools/files/reading.py": "inputs, through input_size.read_limited",
+    "hlo/tools/files/writing.py": "writes",
     "hlo/cli/bug_report.py": "copies inputs of limited size, when the command has failed",
     "hlo/verifier/rules.py": "the pages of the package itself",
-    "hlo/tools/report.py": "the page of the package itself",
+    "hlo/tools/inspection/report.py": "the page of the package itself",
     "hlo/cli/streams.py": "the null device, for closed streams",
-    "hlo/tools/trials.py": "the null device, for processes that answer with their exit code",
+    "hlo/tools/cases/trials.py": "the null device, for processes that answer with their exit code",
     "hlo/cache.py": "files of our own",
     "hlo/backend/linking/identity.py": "the system's list of features",
     "hlo/backend/isa/arm_features.py": "the system's list of features",

@@ -24,7 +24,7 @@ class Work(Struct, frozen=True):
     instructions: multiply-adds of whole vectors, or what takes as long.
     chain: of them, those of which each waits for the one before.
     tiles: products of two tiles on matrix units.
-    cycles: what code takes beside these (backend/code_work.py).
+    cycles: what code takes beside these (backend/profiling/code_work.py).
     sums: vectors that are stored.
     copied: bytes that units read to pack for themselves; fetched: the same of what was asked for
     ahead; packed: instructions on vectors that this takes.

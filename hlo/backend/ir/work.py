@@ -14,7 +14,7 @@
 in a microsecond from what holds all that is worked on, or, where a run is known, what it touches
 between two uses of them (reuse.py); `near`: from the first cache. Everything but
 these follows from shapes; they are those of a machine's description (hlo/machine.py), or measured
-(hlo/backend/limits.py).
+(hlo/backend/profiling/limits.py).
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hlo import driver
-from hlo.backend.annotate import annotated
 from hlo.backend.compilation import Compilation
 from hlo.backend.isa.mnemonics import kinds
 from hlo.backend.linking import toolchain
+from hlo.backend.stages.annotate import annotated
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.parser.parse import parse

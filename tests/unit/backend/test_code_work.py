@@ -8,8 +8,6 @@ from functools import partial
 import pytest
 
 from hlo.analysis.legality import family_of
-from hlo.backend.code_trips import Trips, Uncounted
-from hlo.backend.code_work import code_work
 from hlo.backend.compilation import Compilation
 from hlo.backend.ir.functions import Function
 from hlo.backend.ir.kernel import Work
@@ -18,7 +16,9 @@ from hlo.backend.ir.writer import Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.fused_loops import function_of
 from hlo.backend.lanes.nest import Nest
-from hlo.backend.plan_rows import LOOPS
+from hlo.backend.profiling.code_trips import Trips, Uncounted
+from hlo.backend.profiling.code_work import code_work
+from hlo.backend.profiling.plan_rows import LOOPS
 from hlo.machine import Machine, named
 from hlo.parser.parse import parse
 

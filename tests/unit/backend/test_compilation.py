@@ -13,7 +13,7 @@ import hlo
 from hlo.backend import compilation
 from hlo.backend.compilation import Compilation
 from hlo.backend.planning.program import Program
-from hlo.backend.stages import STAGES, stage_text
+from hlo.backend.stages.printing import STAGES, stage_text
 from hlo.machine import NAMED
 
 TEXT = """HloModule m, entry_computation_layout={(f32[8,16]{1,0})->f32[16,8]{0,1}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from hlo.backend.compilation import Compilation
-from hlo.backend.memory_map import Buffer, MemoryMap, lifetime_bar, memory_map
+from hlo.backend.stages.memory_map import Buffer, MemoryMap, lifetime_bar, memory_map
 from hlo.driver import compile
 from hlo.parser.parse import parse
 

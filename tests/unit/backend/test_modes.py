@@ -9,7 +9,7 @@ import pytest
 
 from hlo.backend.compilation import Compilation
 from hlo.backend.linking import toolchain
-from hlo.backend.stages import STAGES, stage_text, stage_texts
+from hlo.backend.stages.printing import STAGES, stage_text, stage_texts
 from hlo.parser.parse import parse
 
 HALF = """HloModule m

@@ -10,10 +10,10 @@ import pytest
 
 from hlo import driver
 from hlo.backend.compilation import Compilation
-from hlo.backend.cycles import cycles_in_us
-from hlo.backend.limits import Level, Limits, measured_limits
-from hlo.backend.meter import Meter
-from hlo.backend.profile import WARM_UP_S, Profile, ProfileRow, profile, warm_up
+from hlo.backend.profiling.cycles import cycles_in_us
+from hlo.backend.profiling.limits import Level, Limits, measured_limits
+from hlo.backend.profiling.meter import Meter
+from hlo.backend.profiling.profile import WARM_UP_S, Profile, ProfileRow, profile, warm_up
 from hlo.ir import dtype as dt
 from hlo.parser.parse import parse
 

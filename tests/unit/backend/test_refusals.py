@@ -18,7 +18,7 @@ from hlo.ops.custom_call import CALLBACK, CALLBACKS, register_custom_call
 from hlo.ops.custom_targets import IDENTITIES, REGISTERED, TARGETS
 from hlo.ops.table import OPS, KernelFamily, Trait, opcodes
 from hlo.passes.manager import Manager
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.op_files import Case, cases
 
 ROOT = Path(__file__).parents[3]

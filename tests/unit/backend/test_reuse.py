@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlo.backend.compilation import Compilation
 from hlo.backend.planning.program import KernelStep
-from hlo.backend.reuse import distances
+from hlo.backend.profiling.reuse import distances
 from hlo.parser.parse import parse
 
 CHAIN = """HloModule m

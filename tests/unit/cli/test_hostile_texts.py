@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.tools.files import write_text
+from hlo.tools.files.reading import write_text
 from tests.support.command import call
 
 # Sets a title, clears the screen, colours (one byte too), deletes, writes from right to left.

@@ -27,8 +27,8 @@ LIGHT = {
     "hlo.choices", "hlo.error_codes", "hlo.errors", "hlo.process.forking", "hlo.process.garbage",
     "hlo.process", "hlo.process.idle_threads", "hlo.process.once", "hlo.printer",
     "hlo.printer.options", "hlo.progress", "hlo.runtime", "hlo.runtime.threads",
-    "hlo.source", "hlo.tools", "hlo.tools.bench", "hlo.tools.files", "hlo.tools.input_size",
-    "hlo.tools.writing",
+    "hlo.source", "hlo.tools", "hlo.tools.bench", "hlo.tools.files", "hlo.tools.files.reading",
+    "hlo.tools.files.input_size", "hlo.tools.files.writing",
 }  # fmt: skip
 HEAVY = {"numpy", "lark", "llvmlite", "rich", "ml_dtypes", "jax", "asyncio", "multiprocessing"}
 TEXT = """HloModule light
@@ -100,7 +100,7 @@ OTHERS = {
     "hlo.backend.loops.nests", "hlo.backend.loops.placing", "hlo.backend.loops.printing",
     "hlo.backend.isa.neon", "hlo.backend.isa.arm32", "hlo.backend.isa.riscv",
     "hlo.backend.isa.wasm", "hlo.backend.kernels.contraction", "hlo.backend.kernels.sorting",
-    "hlo.backend.kernels.scatter", "hlo.runtime.ffi_calls", "hlo.backend.profile",
+    "hlo.backend.kernels.scatter", "hlo.runtime.ffi_calls", "hlo.backend.profiling.profile",
     "hlo.backend.emitters.complex_functions",
     "hlo.backend.math.complex_arithmetic", "hlo.backend.math.trigonometric",
     "hlo.ops.reduction", "hlo.ops.collectives", "hlo.ops.sorting", "hlo.ops.custom_call",
@@ -123,7 +123,7 @@ OTHERS = {
     "hlo.analysis.blocks.size", "hlo.analysis.blocks.blocking", "hlo.ops.contraction",
     "hlo.ops.conversion", "hlo.ops.windows", "hlo.backend.isa.amx", "hlo.backend.ir.outlining",
     "hlo.backend.emitters.specials", "hlo.backend.emitters.complex_numbers",
-    "hlo.backend.emitters.lookup_tables", "hlo.backend.emitters.values", "hlo.tools.writing",
+    "hlo.backend.emitters.lookup_tables", "hlo.backend.emitters.values", "hlo.tools.files.writing",
     "hlo.parser.wording", "hlo.parser.asynchronous", "hlo.ops.extents",
     "hlo.ops.numerics.complexes", "hlo.ops.numerics.integers", "hlo.ops.numerics.reals",
     "hlo.ops.numerics.representation", "hlo.ops.bits", "hlo.ops.callee", "hlo.ops.context",

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from hlo.errors import HloError
-from hlo.tools import archives
-from hlo.tools.arrays import load_npz
-from hlo.tools.files import read_bytes
-from hlo.tools.input_size import limited
+from hlo.tools.cases.arrays import load_npz
+from hlo.tools.files import archives
+from hlo.tools.files.input_size import limited
+from hlo.tools.files.reading import read_bytes
 from tests.support.command import call
 
 GOOD = "HloModule m\nENTRY e { x = f32[4] parameter(0)\n  ROOT r = f32[4] negate(x) }\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import hlo
-from hlo.tools.arrays import load_npz
+from hlo.tools.cases.arrays import load_npz
 from tests.support.command import call
 
 TEXT = """HloModule m

@@ -18,7 +18,7 @@ from hlo import driver
 from hlo.errors import HloError
 from hlo.machine import NAMED
 from hlo.tools.c_compiler import linker
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.ahead_targets import harness_of
 from tests.support.command import call
 

@@ -9,7 +9,7 @@ from hlo.driver import verify
 from hlo.errors import HloError
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.fuzz.test_verifier_fuzz import mutated, seeds
 
 LARGEST = 100_000  # elements of a mutated program

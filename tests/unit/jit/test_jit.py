@@ -18,7 +18,7 @@ import hlo
 from hlo.errors import HloError
 from hlo.frontend.jit import Jitted
 from hlo.ops.custom_targets import REGISTERED
-from hlo.tools import jax_door
+from hlo.tools.jax import jax_door
 from tests.support import with_jax
 from tests.support.covering import covering
 

@@ -7,8 +7,8 @@ import pytest
 
 from hlo import driver
 from hlo.ir.module import Module
-from hlo.tools.check import compared
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
+from hlo.tools.comparison.check import compared
 
 FORMS = {
     "training": ("(x, v, v)", "x, scale, offset"),

@@ -7,7 +7,7 @@ import pytest
 
 import hlo
 from hlo.backend.compilation import Compilation
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 
 COMPUTATIONS = """HloModule m
 yes { a = f32[] parameter(0)

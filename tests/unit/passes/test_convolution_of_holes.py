@@ -11,7 +11,7 @@ from hlo.ir.graph import clone_module
 from hlo.passes.patterns import convolution
 from hlo.passes.patterns.phases import Holes, Phases
 from hlo.passes.simplify.algsimp import algsimp
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 
 CASES = {  # lhs, rhs, result, window
     "two-dims": ("2,4,3,3", "3,4,3,2", "2,8,6,2", "size=3x4 pad=2_1x1_3 lhs_dilate=2x2"),

@@ -10,7 +10,7 @@ from hlo import driver
 from hlo.backend.compilation import Compilation
 from hlo.backend.interpreted import InterpretedExecutable
 from hlo.backend.padded import PaddedExecutable
-from hlo.backend.stages import stage_text
+from hlo.backend.stages.printing import stage_text
 from hlo.ir.graph import clone_module
 from hlo.passes.padding.dynamic_padder import dynamic_padder
 

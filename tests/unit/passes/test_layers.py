@@ -14,7 +14,7 @@ from hlo.passes.pipeline import Layers, Step, parse_pipeline
 from hlo.passes.recovery import without
 from hlo.passes.remarks import heard_remarks
 from hlo.passes.shortening import shortened
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.layered import DOT, ROWS, WIDTH, Program, W, X, block, network, trained
 
 LENGTH = 24

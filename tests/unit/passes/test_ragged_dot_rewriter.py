@@ -7,7 +7,7 @@ import pytest
 
 import hlo
 from hlo.backend.compilation import Compilation
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.covering import covering
 
 SIZES = {

@@ -10,7 +10,7 @@ from hlo.ir.module import Module
 from hlo.passes.catalogue import CATALOGUE
 from hlo.passes.manager import Manager
 from hlo.passes.pipeline import parse_pipeline
-from hlo.tools.arrays import leaves
+from hlo.tools.cases.arrays import leaves
 
 SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
 

@@ -7,7 +7,7 @@ import hlo
 from hlo.ir.graph import clone_module
 from hlo.passes.reduction import window_separation as subject
 from hlo.passes.reduction.window_separation import window_separation
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 
 CASES = {  # type, operand, result, window, how often it is parted
     "square": ("3,19,20,2", "3,19,20,2", "size=1x5x5x1 pad=0_0x2_2x2_2x0_0", 1),

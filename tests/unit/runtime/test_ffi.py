@@ -17,7 +17,7 @@ from hlo.errors import HloError
 from hlo.ops.custom_targets import TARGETS
 from hlo.runtime.ffi import Handlers
 from hlo.runtime.ffi_attributes import ffi_attributes
-from hlo.tools import jax_door
+from hlo.tools.jax import jax_door
 from tests.support import with_jax
 
 SOURCE = Path(__file__).parents[2] / "support" / "ffi_handlers.c"

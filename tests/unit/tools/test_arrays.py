@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hlo.ir.dtype import DTYPES
-from hlo.tools.arrays import load_npz
-from hlo.tools.npz import write_npz
+from hlo.tools.cases.arrays import load_npz
+from hlo.tools.files.npz import write_npz
 
 
 @pytest.mark.parametrize("name", [n for n, t in DTYPES.items() if t.is_array])

@@ -14,12 +14,12 @@ from hlo.ir.instruction import Instruction
 from hlo.ops.making import make
 from hlo.passes import rewriting
 from hlo.passes.catalogue import CATALOGUE
-from hlo.tools.bisect import bisected, leaves_fault, stages
-from hlo.tools.bisect_kernels import bisected_kernels
-from hlo.tools.cases import Case, case_of
-from hlo.tools.properties import differs_from, pass_fault
-from hlo.tools.reduce import reduced
-from hlo.tools.trials import Trials
+from hlo.tools.cases.case import Case, case_of
+from hlo.tools.cases.trials import Trials
+from hlo.tools.faults.bisect import bisected, leaves_fault, stages
+from hlo.tools.faults.bisect_kernels import bisected_kernels
+from hlo.tools.faults.properties import differs_from, pass_fault
+from hlo.tools.faults.reduce import reduced
 from tests.support.command import call
 from tests.support.long_chain import chain
 from tests.unit.tools.test_reduce import SWAP

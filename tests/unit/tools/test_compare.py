@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hlo.errors import HloError
-from hlo.tools.compare import Budget, compare
+from hlo.tools.comparison.compare import Budget, compare
 
 
 def test_equal_values_pass() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import hlo
-from hlo.backend.limits import Limits
-from hlo.tools.cost import Cost, cost
+from hlo.backend.profiling.limits import Limits
+from hlo.tools.inspection.cost import Cost, cost
 from tests.support.command import call
 
 LIMITS = Limits(1, 1e10, 1e10, 1e11)

@@ -7,9 +7,9 @@ import pytest
 
 import hlo
 from hlo.ir.dtype import ARRAY_TYPES
-from hlo.tools import arrays
-from hlo.tools.demands import demands
-from hlo.tools.inputs import FLOATS, made_up_array, made_up_inputs
+from hlo.tools.cases import arrays
+from hlo.tools.cases.demands import demands
+from hlo.tools.cases.inputs import FLOATS, made_up_array, made_up_inputs
 
 LOSS = """HloModule m
 add { a = f32[] parameter(0)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import hlo
-from hlo.tools.diff import CHANGED, ONLY_A, ONLY_B, diff
+from hlo.tools.comparison.diff import CHANGED, ONLY_A, ONLY_B, diff
 from tests.support.command import call
 
 HEAD = """HloModule layers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hlo.errors import HloError
-from hlo.tools.editing import Document, problems
+from hlo.tools.editors.editing import Document, problems
 
 TEXT = """HloModule m, entry_computation_layout={(f32[4]{0})->f32[]}
 

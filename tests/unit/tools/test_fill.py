@@ -8,7 +8,7 @@ import pytest
 from hlo.errors import HloErrors
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
-from hlo.tools.fill import fill_elided
+from hlo.tools.cases.fill import fill_elided
 from tests.support.command import call
 
 GATHER = """

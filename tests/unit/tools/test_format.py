@@ -7,7 +7,7 @@ import textwrap
 from hlo.parser.comments import comments
 from hlo.parser.parse import parse
 from hlo.printer.equality import difference
-from hlo.tools.format import formatted
+from hlo.tools.editors.format import formatted
 
 WRITTEN = """\
 // top

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import hlo
-from hlo.tools.graph import dot_text, part, tree_text
-from hlo.tools.report import report
+from hlo.tools.inspection.graph import dot_text, part, tree_text
+from hlo.tools.inspection.report import report
 from tests.support.command import call
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hlo.errors import HloError
-from hlo.tools import jax_engine
-from hlo.tools.input_size import limited
-from hlo.tools.jax_engine import run_in_child
+from hlo.tools.files.input_size import limited
+from hlo.tools.jax import jax_engine
+from hlo.tools.jax.jax_engine import run_in_child
 
 ARRAYS = (
     np.arange(6).reshape(3, 2).T.astype(ml_dtypes.bfloat16),

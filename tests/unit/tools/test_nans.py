@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 import hlo
-from hlo.tools.cases import case_of
-from hlo.tools.compiled_nans import compiled_nans
-from hlo.tools.extract import with_operands
-from hlo.tools.nans import nans
+from hlo.tools.cases.case import case_of
+from hlo.tools.cases.extract import with_operands
+from hlo.tools.faults.compiled_nans import compiled_nans
+from hlo.tools.faults.nans import nans
 from tests.support.command import call
 
 SCAN = """HloModule scan

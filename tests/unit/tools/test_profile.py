@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend.limits import measured_limits
+from hlo.backend.profiling.limits import measured_limits
 from hlo.errors import HloError
 from tests.support.command import call
 

@@ -9,7 +9,7 @@ import pytest
 
 import hlo
 from hlo.errors import HloError
-from hlo.tools.query import FUNCTIONS, PROPERTIES, Query
+from hlo.tools.inspection.query import FUNCTIONS, PROPERTIES, Query
 from tests.support.command import call
 
 TEXT = """HloModule m

@@ -14,11 +14,11 @@ import hlo
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.passes.catalogue import CATALOGUE
-from hlo.tools import properties
-from hlo.tools.cases import Case, case_of
-from hlo.tools.reduce import reduced
-from hlo.tools.shrinking import fewer_trips
-from hlo.tools.trials import Property, Trials
+from hlo.tools.cases.case import Case, case_of
+from hlo.tools.cases.shrinking import fewer_trips
+from hlo.tools.cases.trials import Property, Trials
+from hlo.tools.faults import properties
+from hlo.tools.faults.reduce import reduced
 from tests.support.command import call
 from tests.support.long_chain import chain
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hlo.ir.dtype import ARRAY_TYPES, DType
-from hlo.tools.ulp import ordinals, spacing, ulp_distance
+from hlo.tools.comparison.ulp import ordinals, spacing, ulp_distance
 
 FLOATS = [t for t in ARRAY_TYPES if t.is_float]
 NARROW = [t for t in FLOATS if t.bits <= 16]

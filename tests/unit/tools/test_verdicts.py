@@ -10,9 +10,9 @@ import pytest
 
 import hlo
 from hlo.backend.emitters import table
-from hlo.tools.cases import Case, case_of
-from hlo.tools.divergence import diverged, wrong_alone
-from hlo.tools.verdicts import DIFFERENT, EQUAL, UNDECIDED, judged, noise_of
+from hlo.tools.cases.case import Case, case_of
+from hlo.tools.comparison.verdicts import DIFFERENT, EQUAL, UNDECIDED, judged, noise_of
+from hlo.tools.faults.divergence import diverged, wrong_alone
 from tests.support.command import call
 from tests.unit.tools.test_reduce import LOOP
 

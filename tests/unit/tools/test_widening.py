@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.tools.cases import Case, case_of
+from hlo.tools.cases.case import Case, case_of
 from hlo.tools.comparing import compared
-from hlo.tools.verdicts import DIFFERENT, UNDECIDED, judged, noise_of
-from hlo.tools.widening import exact_leaves, widened
+from hlo.tools.comparison.verdicts import DIFFERENT, UNDECIDED, judged, noise_of
+from hlo.tools.comparison.widening import exact_leaves, widened
 from tests.support.command import call
 from tests.unit.tools.test_verdicts import CANCELS, PLAIN
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from hlo.errors import HloError
-from hlo.tools import writing
-from hlo.tools.files import write_text
-from hlo.tools.npz import write_npz
-from hlo.tools.writing import check_writable, write_file
+from hlo.tools.files import writing
+from hlo.tools.files.npz import write_npz
+from hlo.tools.files.reading import write_text
+from hlo.tools.files.writing import check_writable, write_file
 from tests.support.command import Outcome, call
 
 PROGRAM = "HloModule m\nENTRY e { p = f32[2] parameter(0)\n ROOT n = f32[2] negate(p) }\n"

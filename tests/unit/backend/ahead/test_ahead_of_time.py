@@ -12,8 +12,8 @@ import pytest
 
 import hlo
 from hlo import driver
+from hlo.backend.ahead.ahead_of_time import AheadOfTime
 from hlo.backend.ahead.interface import identifier
-from hlo.backend.ahead_of_time import AheadOfTime
 from hlo.machine import NAMED
 from hlo.ops import lapack_library
 from tests.support.ahead_harness import IS_THERE

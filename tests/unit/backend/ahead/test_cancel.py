@@ -13,7 +13,7 @@ import pytest
 
 import hlo
 from hlo import driver
-from hlo.backend.ahead_of_time import AheadOfTime
+from hlo.backend.ahead.ahead_of_time import AheadOfTime
 from hlo.machine import NAMED, Machine
 from tests.support.ahead_harness import IS_THERE
 from tests.support.ahead_targets import RUNNERS, harness_of

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import hlo
 from hlo import driver
-from hlo.backend.ahead_of_time import AheadOfTime
+from hlo.backend.ahead.ahead_of_time import AheadOfTime
 from hlo.backend.isa import processor
 from hlo.machine import NAMED
 from tests.support.ahead_harness import IS_THERE, Harness

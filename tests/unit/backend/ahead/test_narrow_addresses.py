@@ -11,7 +11,7 @@ import hlo
 from hlo import driver
 from hlo.given_machines import from_json
 from hlo.machine import NAMED
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.ahead_targets import RUNNERS, harness_of
 
 MACHINE = "armv7-a"

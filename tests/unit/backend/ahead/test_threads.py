@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 import hlo
 from hlo import driver
-from hlo.backend.ahead_of_time import AheadOfTime
+from hlo.backend.ahead.ahead_of_time import AheadOfTime
 from hlo.backend.entry import own_threads_ir
 from hlo.machine import NAMED
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.ahead_harness import IS_THERE
 from tests.support.ahead_library import Library, aligned
 

@@ -14,7 +14,7 @@ from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.linking import early_objects
 from hlo.backend.linking.early_objects import EarlyObjects
 from hlo.errors import HloError
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 
 FUNCTIONS = ("exponential", "sine", "tanh", "log-plus-one", "logistic", "cosine", "sqrt", "cbrt")
 

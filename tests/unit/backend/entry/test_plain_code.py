@@ -14,7 +14,7 @@ from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import STRAIGHT_LINES, Kernel, is_straight
 from hlo.backend.planning.brevity import LOST, MOST_LOST_US, brief_kernels, brief_loops
 from hlo.backend.planning.program import KernelStep, LoopStep, kernel_steps, nested
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 
 SCALAR = """HloModule m
 ENTRY e {

@@ -10,7 +10,7 @@ from hlo.backend.entry import llvm_ir
 from hlo.backend.ir import outlining
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.outlining import outline
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.llvm_text import function_of
 
 BODY = "\n".join(f"  %x{n} = fadd float %a, %v" for n in range(80))

@@ -7,7 +7,7 @@ import pytest
 
 import hlo
 from hlo.machine import NAMED
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.machines_here import that_run_here
 
 MACHINES = that_run_here("x86-64-v2", "x86-64-v3")

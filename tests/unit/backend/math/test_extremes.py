@@ -10,7 +10,7 @@ import pytest
 
 import hlo
 from hlo.machine import Machine, named
-from hlo.tools.arrays import leaves
+from hlo.tools.cases.arrays import leaves
 from tests.support.machines_here import that_run_here
 
 MACHINES = (None, *that_run_here("x86-64", "x86-64-v3", "x86-64-v4"))

@@ -10,7 +10,7 @@ from hlo.backend.compilation import Compilation
 from hlo.backend.planning.program import BranchStep, KernelStep, LoopStep, Step
 from hlo.machine import NAMED
 from hlo.parser.parse import parse
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.covering import covering
 
 # A recurrence of 32 rows, whose weights are packed: kept by the loop, or changed by it.

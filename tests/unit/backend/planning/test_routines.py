@@ -10,8 +10,8 @@ from hlo.analysis import call_budget
 from hlo.backend.compilation import Compilation
 from hlo.backend.entry.llvm_ir import emit_timed
 from hlo.backend.entry.timing_ir import Counters
-from hlo.tools.arrays import leaves
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.arrays import leaves
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.growing_modules import FAMILIES
 
 SHARING = (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.by_threads import for_threads
 from tests.support.covering import covering
 

@@ -12,7 +12,7 @@ from hlo.backend.planning.program import KernelStep
 from hlo.ir.module import Module
 from hlo.machine import NAMED
 from hlo.parser.parse import parse
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.covering import covering
 from tests.support.machines_here import that_run_here
 

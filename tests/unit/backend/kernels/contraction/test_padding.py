@@ -8,7 +8,7 @@ from hlo.backend.kernels.contraction.convolutions.convolution import PaddedDim
 from hlo.backend.kernels.contraction.convolutions.padding import padding_kernel
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.contraction_harness import target_of
 from tests.support.covering import covering
 

@@ -11,7 +11,7 @@ from hlo.backend.kernels.contraction.problem.axes import dot_contraction, normal
 from hlo.backend.kernels.contraction.problem.ring import ring_of
 from hlo.backend.kernels.contraction.vectors.plan import at_once, dots_rows, row_groups
 from hlo.machine import NAMED, named
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.by_threads import for_threads
 from tests.support.covering import covering
 from tests.support.machines_here import that_run_here

@@ -9,7 +9,7 @@ from hlo import driver
 from hlo.backend.kernels.scatter.select_scatter import select_and_scatter_kernel
 from hlo.backend.linking.toolchain import host_target
 from hlo.ir.module import Module
-from hlo.tools.inputs import made_up_inputs
+from hlo.tools.cases.inputs import made_up_inputs
 
 # (type, x, source, window, select's direction, scatter's opcode)
 CASES = (

@@ -1,0 +1,1 @@
+"""The stages of a compilation as text: loops, code with its HLO beside it, memory."""

@@ -1,0 +1,1 @@
+"""Comparison of results and of modules: what differs, how much, and whether it counts."""

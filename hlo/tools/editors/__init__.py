@@ -1,0 +1,1 @@
+"""HLO text in editors: the standard form, completion, and the language server."""

@@ -1,0 +1,1 @@
+"""Faults: which pass, instruction or kernel is wrong, and the smallest program that shows it."""

@@ -1,0 +1,1 @@
+"""The door to JAX, and the real XLA:CPU behind it."""
