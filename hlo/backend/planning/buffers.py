@@ -18,7 +18,6 @@ threads.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,8 +32,7 @@ from hlo.backend.planning.occupancy import NOTHING, Scope
 from hlo.backend.planning.packing import place_spares
 from hlo.backend.planning.routine_allocations import RoutineAllocations
 from hlo.backend.planning.schedule import Schedule
-from hlo.backend.planning.value_allocations import FOREVER, Steps
-from hlo.ir.computation import Computation
+from hlo.backend.planning.value_allocations import FOREVER, Activation, Steps
 from hlo.ir.instruction import Instruction
 from hlo.machine import Machine
 
@@ -128,51 +126,34 @@ class _Assigner(RoutineAllocations):
                 targets.append(made)
         nodes: list[Node] = []
         if not kept:
-            _drive(self._computation(entry, bound, targets, nodes, settle=True))
+            _drive(self._computation(Activation(entry, bound, targets, nodes)))
             return tuple(nodes), ()
         from hlo.backend.planning.hoisting import Preheader  # programs without blocks need none
 
         before = Preheader(frozenset(bound[n] for n in kept), self.at.clock)
         self.preheaders.append(before)
-        _drive(self._computation(entry, bound, targets, nodes, settle=True))
+        _drive(self._computation(Activation(entry, bound, targets, nodes)))
         self.preheaders.pop()
         for index, made in enumerate(before.allocations, len(bound)):
             allocation = self.at.allocations[made]
             allocation.kind, allocation.index = AllocationKind.ARGUMENT, index
         return tuple(nodes), tuple(before.runs)
 
-    def _computation(
-        self,
-        computation: Computation,
-        bound: list[int],
-        targets: Sequence[int | None],
-        nodes: list[Node],
-        *,
-        settle: bool,
-    ) -> Steps:
-        """Plan one computation on its parameters' allocations; gives the allocations of its root's
-        leaves.
+    def _computation(self, activation: Activation) -> Steps:
+        """Plan an activation; gives the allocations of its root's leaves."""
+        planned = (
+            self._routine_call if activation.computation in self.shared else self._planned_here
+        )
+        return (yield planned(activation))
 
-        targets: where the root's leaves are wanted. settle: move what did not get there.
-        """
-        run = self._routine_call if computation in self.shared else self._planned_here
-        return (yield run(computation, bound, targets, nodes, settle=settle))
-
-    def _planned_here(
-        self,
-        computation: Computation,
-        bound: list[int],
-        targets: Sequence[int | None],
-        nodes: list[Node],
-        *,
-        settle: bool,
-    ) -> Steps:
+    def _planned_here(self, activation: Activation) -> Steps:
         """Plan a computation for one call of it."""
-        scope = Scope(self._last_uses(computation), nodes=nodes)
+        computation, targets = activation.computation, activation.targets
+        scope = Scope(self._last_uses(computation), nodes=activation.nodes)
         position = 0
         for parameter in computation.parameters:
             for leaf in range(leaf_count(parameter.shape)):
-                self.at.bind(scope, (parameter, leaf), bound[position])
+                self.at.bind(scope, (parameter, leaf), activation.bound[position])
                 position += 1
         roots = [self.schedule.resolve(computation.root, n) for n in range(len(targets))]
         for source, target in zip(roots, targets, strict=True):
@@ -189,8 +170,8 @@ class _Assigner(RoutineAllocations):
                 self._run(scope, instruction)
         sizes = leaf_sizes(computation.root.shape)
         found = [self._of(scope, s, size) for s, size in zip(roots, sizes, strict=True)]
-        if settle:
-            self._move_all(found, targets, nodes)
+        if activation.settle:
+            self._move_all(found, targets, activation.nodes)
         scope.last_use, scope.position = {}, FOREVER
         return found
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from hlo.analysis.leaves import leaf_count, leaf_sizes
 from hlo.analysis.legality import CONTROL
 from hlo.backend.planning.allocations import Align, AllocationKind, Branch, Loop, Move, Node
 from hlo.backend.planning.occupancy import NOTHING, Scope, Snapshot
 from hlo.backend.planning.schedule import Source
-from hlo.backend.planning.value_allocations import Steps, ValueAllocations
+from hlo.backend.planning.value_allocations import Activation, Steps, ValueAllocations
 from hlo.ir.computation import Computation
 from hlo.ir.graph import body_of
 from hlo.ir.instruction import Instruction
@@ -38,28 +38,11 @@ class ControlAllocations(ValueAllocations):
     shared: frozenset[Computation]
 
     @abstractmethod
-    def _computation(
-        self,
-        computation: Computation,
-        bound: list[int],
-        targets: Sequence[int | None],
-        nodes: list[Node],
-        *,
-        settle: bool,
-    ) -> Steps:
-        """Plan one computation on its parameters' allocations; gives the allocations of its root's
-        leaves."""
+    def _computation(self, activation: Activation) -> Steps:
+        """Plan an activation; gives the allocations of its root's leaves."""
 
     @abstractmethod
-    def _planned_here(
-        self,
-        computation: Computation,
-        bound: list[int],
-        targets: Sequence[int | None],
-        nodes: list[Node],
-        *,
-        settle: bool,
-    ) -> Steps:
+    def _planned_here(self, activation: Activation) -> Steps:
         """The same, as code of this one call."""
 
     def _call(self, scope: Scope, instruction: Instruction) -> Steps:
@@ -70,7 +53,8 @@ class ControlAllocations(ValueAllocations):
         first = len(operands) if instruction.opcode == "async-start" else 0
         count = leaf_count(callee.root.shape)
         wanted = [scope.wanted.get((instruction, first + n)) for n in range(count)]
-        results = yield self._computation(callee, operands, wanted, scope.nodes, settle=False)
+        activation = Activation(callee, operands, wanted, scope.nodes, settle=False)
+        results = yield self._computation(activation)
         self.at.tick(instruction)
         for number, allocation in enumerate((*operands[:first], *results)):
             self.at.touch(allocation)
@@ -99,7 +83,7 @@ class ControlAllocations(ValueAllocations):
         targets = [None if n in kept else allocation for n, allocation in enumerate(state)]
         nodes: list[Node] = []
         snapshot = self.at.snapshot() if self._is_innermost(body) else None
-        yield self._computation(body, seen, targets, nodes, settle=True)
+        yield self._computation(Activation(body, seen, targets, nodes))
         iterations = 1
         if snapshot is not None and moved_bytes(nodes) >= LEAST_MOVED:
             self._rewind(snapshot)
@@ -109,7 +93,7 @@ class ControlAllocations(ValueAllocations):
             if moved_bytes(twice) >= 2 * moved_bytes(nodes):
                 self._rewind(snapshot)
                 twice, iterations = [], 1
-                yield self._computation(body, seen, targets, twice, settle=True)
+                yield self._computation(Activation(body, seen, targets, twice))
             nodes = twice
         loop = Loop(instruction, tuple(first), predicate, tuple(nodes), iterations)
         self.preheaders.pop()
@@ -155,7 +139,8 @@ class ControlAllocations(ValueAllocations):
         self.at.pin(state, pin)
         condition = instruction.attributes["condition"]
         assert isinstance(condition, Computation), "a while has a condition"
-        found = yield self._computation(condition, state, [None], nodes, settle=False)
+        activation = Activation(condition, state, [None], nodes, settle=False)
+        found = yield self._computation(activation)
         self.at.tick(instruction)
         self.at.touch(found[0])
         self.at.unpin(state, pin)
@@ -188,13 +173,13 @@ class ControlAllocations(ValueAllocations):
         """
         body = body_of(instruction)
         nowhere: list[int | None] = [None] * len(state)
-        found = yield self._computation(body, state, nowhere, nodes, settle=False)
+        found = yield self._computation(Activation(body, state, nowhere, nodes, settle=False))
         between = self._between(state, targets, found, nodes)
         predicate = (yield from self._test(instruction, between, nodes))[0]
         leave: list[Node] = []
         self._move_all(between, targets, leave)
         rest: list[Node] = []
-        yield self._computation(body, between, targets, rest, settle=True)
+        yield self._computation(Activation(body, between, targets, rest))
         branches = (tuple(rest), tuple(leave))
         nodes.append(Branch(instruction, predicate, branches, by_predicate=True))
         return []
@@ -288,7 +273,7 @@ class ControlAllocations(ValueAllocations):
             nodes: list[Node] = []
             for allocation in bound:
                 self.at.touch(allocation)
-            yield self._computation(branch, bound, results, nodes, settle=True)
+            yield self._computation(Activation(branch, bound, results, nodes))
             planned.append(tuple(nodes))
         by_predicate = instruction.operands[0].shape.dtype.is_pred
         scope.nodes.append(Branch(instruction, selector, tuple(planned), by_predicate))

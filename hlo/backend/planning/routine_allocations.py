@@ -11,8 +11,6 @@ last one, its callers' later calls counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec import Struct, field
 
 from hlo.analysis.call_budget import shared_computations
@@ -24,7 +22,7 @@ from hlo.backend.planning.implementations import Implementations
 from hlo.backend.planning.occupancy import NOTHING
 from hlo.backend.planning.packing import pack
 from hlo.backend.planning.schedule import Schedule
-from hlo.backend.planning.value_allocations import Steps
+from hlo.backend.planning.value_allocations import Activation, Steps
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first
 from hlo.machine import Machine
@@ -73,17 +71,10 @@ class RoutineAllocations(ControlAllocations):
         self.routines: list[Routine] = []
         self._planning: list[PlannedRoutine] = []
 
-    def _routine_call(
-        self,
-        computation: Computation,
-        bound: list[int],
-        targets: Sequence[int | None],
-        nodes: list[Node],
-        *,
-        settle: bool,
-    ) -> Steps:
+    def _routine_call(self, activation: Activation) -> Steps:
         """Run a routine on its parameters' allocations; gives the allocations of its root's
         leaves."""
+        computation, bound = activation.computation, activation.bound
         routine = self.planned.get(computation)
         if routine is None:
             yield self._routine(computation)
@@ -96,7 +87,9 @@ class RoutineAllocations(ControlAllocations):
             for own, allocation in zip(routine.passed, bound, strict=True)
             if allocation
         ]
-        for number, (own, target) in enumerate(zip(routine.results, targets, strict=True)):
+        for number, (own, target) in enumerate(
+            zip(routine.results, activation.targets, strict=True)
+        ):
             if own is None:
                 found.append(bound[routine.forwarded[number]])
             elif own == NOTHING:
@@ -111,12 +104,12 @@ class RoutineAllocations(ControlAllocations):
                 pairs.append((own, allocation))
         for allocation in (*bound, *found):
             self.at.touch(allocation)
-        nodes.append(Call(routine.number, tuple(p for p in pairs if p[0] != NOTHING)))
+        activation.nodes.append(Call(routine.number, tuple(p for p in pairs if p[0] != NOTHING)))
         routine.last = self.at.clock
         if self._planning:
             self._planning[-1].called[routine.number] = None
-        if settle:
-            self._move_all(found, targets, nodes)
+        if activation.settle:
+            self._move_all(found, activation.targets, activation.nodes)
         return found
 
     def _routine(self, computation: Computation) -> Steps:
@@ -147,7 +140,7 @@ class RoutineAllocations(ControlAllocations):
                 )
                 made.results.append(allocation)
         nodes: list[Node] = []
-        yield self._planned_here(computation, made.passed, made.results, nodes, settle=True)
+        yield self._planned_here(Activation(computation, made.passed, made.results, nodes))
         self._planning.pop()
         made.number = len(self.routines)
         made.allocations = self._own_allocations(before)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hlo.analysis.leaves import leaf_count, leaf_sizes
 from hlo.analysis.legality import SOURCES, is_forwarding
 from hlo.backend.ir.kernel import Preparing
@@ -23,6 +25,20 @@ if TYPE_CHECKING:
 
 FOREVER = math.inf
 Steps = Generator["Steps", list[int], list[int]]  # a scope being planned: yields scopes inside it
+
+
+class Activation(Struct, eq=False):
+    """One run of a computation, while it is planned.
+
+    bound: its parameters' allocations. targets: where its root's leaves are wanted. nodes: what
+    the plan of it is appended to. settle: move what did not get where it is wanted.
+    """
+
+    computation: Computation
+    bound: list[int]
+    targets: Sequence[int | None]
+    nodes: list[Node]
+    settle: bool = True
 
 
 class ValueAllocations:
