@@ -179,3 +179,8 @@ print(*(name in sys.modules for name in rare))
 def test_names_of_rare_passes_are_known_without_them() -> None:
     done = subprocess.run([sys.executable, "-c", NAMES], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_the_page_of_passes_says_something_of_each() -> None:
+    page = (TESTS.parent / "docs/passes.md").read_text()
+    assert [name for name in CATALOGUE if f"`{name}`" not in page] == []
