@@ -93,6 +93,7 @@ _RARE: dict[str, dict[str, tuple[Set[str], ...]]] = {
     },
     "reduction": {
         "narrow-scatter-rewriter": (frozenset({"scatter"}),),
+        "reduction-joining": (frozenset({"reduce"}),),
         "scatter-splitting": (frozenset({"scatter"}),),
         "window-scan-rewriter": (frozenset({"reduce-window"}),),
         "window-separation": (frozenset({"reduce-window"}),),
@@ -267,6 +268,7 @@ def _optimised(algsimp: str, *inexact: str) -> tuple[str, ...]:
         "while-loop-blocking",
         *FUSED,
         "scatter-fusion",
+        "reduction-joining",
     )
 
 

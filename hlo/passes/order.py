@@ -53,6 +53,8 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("dynamic_padder", "algsimp", "sizes are arithmetic, of which most goes away"),
     ("dynamic_padder", "fusion", "what is padded is fused as any static program"),
     ("algsimp", "fusion", "rewrites do not look into fusions"),
+    ("fusion", "reduction-joining", "reductions of one kernel are seen"),
+    ("block-fusion", "reduction-joining", "what is made in blocks is cut by single reductions"),
     ("fusion", "block-fusion", "blocks are made of whole kernels"),
     ("fusion", "gate-fusion", "gates are a kernel of their own before they are the product's"),
     (

@@ -48,6 +48,7 @@ MOST_ROW_OPS, MOST_ROW_READS = 320, 24
 LITTLE_CODE = 96  # Ops that are no longer than a loop around them.
 # Vectors of partial results that hide the latency of a cheap reducer, and of another one.
 _CHEAP_UNROLL, _UNROLL = 4, 2
+_MOST_ACCUMULATORS = 8  # Vectors of partial results that 16 registers hold beside what is read.
 _FEW_OPERATIONS = 4  # of a term of a reduction over lanes
 LEAST_ROUNDS = 4  # Of a loop of which only those run that a mask leaves something of.
 _MOST_SEARCHED = 32  # Instructions after a reduction that are looked at.
@@ -273,6 +274,8 @@ def _is_little_code(expression: Expression, reduce: Instruction) -> bool:
 def _unroll(reducer: Reducer, vectors: int, results: int) -> int:
     """How many vectors of partial results: enough to hide the latency of the reduction."""
     wanted = _CHEAP_UNROLL if reducer.is_cheap else _UNROLL
+    while wanted * len(reducer.opcodes) > _MOST_ACCUMULATORS:
+        wanted //= 2
     return max(1, min(wanted // min(results, wanted), vectors))
 
 

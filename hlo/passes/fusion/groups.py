@@ -124,7 +124,7 @@ def _join(
         return stays("the concatenate that uses it has so many operands that it only copies")
     axes = {group: joint_axes(group, producer) for group in found}
     whole = whole_users(producer, axes)
-    if whole > 1 and not may_repeat(producer, whole):
+    if whole > 1 and not (may_repeat(producer, whole) or _is_shared(producer, [*found])):
         return stays(f"{whole} kernels use it, and to compute it in each costs more than memory")
     for group, own in axes.items():
         if own is None:
@@ -135,6 +135,15 @@ def _join(
         assert own is not None
         _enter(group, producer, own)
     return found
+
+
+def _is_shared(producer: Instruction, groups: list[Group]) -> bool:
+    """Whether what several groups read is computed once for all of them."""
+    if not groups[0].has_reduce:
+        return False
+    from hlo.passes.fusion.siblings import will_share  # few producers have several reductions
+
+    return will_share(producer, groups)
 
 
 def _may_join(producer: Instruction) -> bool:

@@ -8,6 +8,7 @@ greater than those of all it rests on, and joining keeps that true. O(groups * o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from hlo.analysis.fusibility import op_cost
@@ -17,7 +18,7 @@ from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.fusion.axes import Group, fixed_dims, operand_axes
-from hlo.passes.fusion.repeats import COSTLY
+from hlo.passes.fusion.repeats import CHEAP, COSTLY
 from hlo.passes.liveness import awaited
 
 _MOST_RESULTS = 8
@@ -61,6 +62,18 @@ def _drop_inner_roots(groups: list[Group], finishing: list[Group]) -> None:
         if len(group.roots) > 1:
             group.roots = [r for r in group.roots if r in needed] or [group.root]
             group.root = group.roots[0]
+
+
+def will_share(producer: Instruction, groups: Sequence[Group]) -> bool:
+    """Whether groups are about to be one kernel of reductions, which computes a cheap producer once
+    for all of them."""
+    first, *others = groups
+    if op_cost(producer) > CHEAP or len(groups) > _MOST_RESULTS or not _may_have_siblings(first):
+        return False
+    return all(
+        _may_have_siblings(g) and g.dims == first.dims and g.has_reduce and not g.order
+        for g in groups
+    ) and all(_reduce_alike(first, g) for g in others)
 
 
 class _Siblings:
