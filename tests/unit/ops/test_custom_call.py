@@ -40,8 +40,8 @@ def call(target: str, operands: list[np.ndarray], result: str, config: str = "{}
 
 @pytest.mark.usefixtures("registry")
 def test_registered_function_runs() -> None:
-    register_custom_call("twice", lambda x: 2 * x)
-    assert call("twice", [np.ones(2, np.float32)], "f32[2]").tolist() == [2, 2]  # type: ignore[attr-defined]  # an array
+    register_custom_call("hlo_test_twice", lambda x: 2 * x)
+    assert call("hlo_test_twice", [np.ones(2, np.float32)], "f32[2]").tolist() == [2, 2]  # type: ignore[attr-defined]  # an array
 
 
 @pytest.mark.usefixtures("registry")
