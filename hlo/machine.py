@@ -60,7 +60,8 @@ class Rates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     memory_bytes: read and written by one core as a stream (`hlo-run profile` prints what a machine
     reads and copies). cached_bytes: the same out of the second-level cache; cached_factor_bytes:
     where they are only read, by a product. copied_bytes: of a plain copy. packed_bytes: of columns
-    that a product packs. crossing_bytes: what another core has written, out of its cache.
+    that a product packs. crossing_bytes: what goes to and fro between two cores' caches: one has
+    written it, the other reads it, the first one writes it again.
     taken_bytes: written where another core has read since, which has to give the lines back.
     awaited_bytes: what memory delivers while one line is waited for (a latency times a rate).
 
@@ -308,14 +309,14 @@ _ZEN4 = _ICE | {"avx512bf16"}
 _ZEN5 = _ZEN4 | {"avxvnni"}
 # Measured on two virtual cores of one EPYC at 3.7 GHz. A core reads 215 GB/s from its first cache,
 # 115 from its second, 80 to 95 from the shared one, 25 from memory (both 34 to 37), and 50 to 85 of
-# what the other one wrote, 0.18 us after it did; it writes 10 where that one has read. Products of
+# what the other one wrote, 0.18 us after it did; it writes 9 where that one has read. Products of
 # f32 reach 117 GFLOP/s: as many FMAs, dot products and loads of 256 bits begin in a cycle as of 512
 # elsewhere. On another EPYC the host had put the cores further apart one time in five (a line went
 # to and fro in 0.5 to 3 us instead of 0.2): then a loop takes some 2 us more.
 _ZEN4_CYCLES = Cycles(path_bytes=32, shuffles=2, products=1)
 _ZEN4_RATES = Rates(
     memory_bytes=25_000, cached_bytes=100_000, cached_factor_bytes=115_000, copied_bytes=12_500,
-    packed_bytes=25_000, crossing_bytes=50_000, contracted_ops=115_000, share_us=0.25,
+    packed_bytes=25_000, crossing_bytes=8_000, contracted_ops=115_000, share_us=0.25,
 )  # fmt: skip
 # Measured on two virtual cores of one EPYC at 4.1 GHz. A core reads 530 GB/s from its first cache,
 # 200 to 230 from its second, 120 from the shared one, 41 from memory (both 54), and 60 to 100 of

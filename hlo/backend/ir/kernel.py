@@ -69,7 +69,8 @@ class Kernel(Struct, frozen=True):
     only part of the result, as a dynamic-update-slice does); the plan copies first if it must.
     functions: what it calls and declares: functions of any parameters, each compiled once for
     all kernels of a program, whose texts are named @KERNEL too.
-    own: leaves of which units in order touch one part after the other (loops/own_leaves.py).
+    own: leaves of which units in order touch one part after the other; spread: those of which lines
+    are read that lie apart, and their neighbours come along (loops/own_leaves.py).
     bytes_moved, flops: bytes read and written and arithmetic operations of the whole kernel, for
     the cost model.
     is_bounded: it is called with the bounds of what a block has of a dimension, in place of a range
@@ -92,6 +93,7 @@ class Kernel(Struct, frozen=True):
     needs_middle_end: bool = False  # scalar IR that LLVM's O2 pipeline should see
     functions: tuple[Kernel, ...] = ()
     own: frozenset[int] = frozenset()
+    spread: frozenset[int] = frozenset()
     is_glue: bool = False  # its inner loops are assembly or calls: plain code around them serves
     packed_bytes: int = 0
     packed_runs: int = 1

@@ -41,7 +41,7 @@ from hlo.backend.loops.expression import Expression, Leaf, moved_as, waits_in
 from hlo.backend.loops.in_place import in_place_pairs, with_repeats
 from hlo.backend.loops.nest_schedule import FEW_VECTORS
 from hlo.backend.loops.outputs import outputs_of
-from hlo.backend.loops.own_leaves import own_leaves
+from hlo.backend.loops.own_leaves import own_leaves, spread_leaves
 from hlo.backend.loops.schedule import LoopSchedule, Table
 from hlo.backend.loops.spans import spans_of, total_of
 from hlo.indexing.maps import CASES
@@ -155,6 +155,7 @@ def _made(
         # In f32's lanes, as the machine's rates are: vectors hold more of narrower numbers.
         flops=costs.flops(domains) * target.lanes(F32) // lanes,
         own=own_leaves(expression, outputs, schedules, count),
+        spread=spread_leaves(expression, schedules, count),
         is_open=any(domain.trace.is_open for domain in domains),
         is_bounded=target.is_bounded,
     )

@@ -1,5 +1,7 @@
 """Own leaves: arrays of which each unit of a kernel touches a part of its own, in order.
 
+Spread leaves: those of which all that is touched lies on lines apart from each other.
+
 Threads claim the units of such kernels at both ends (planning/steps.py, is_met_again), so that a
 thread gets about the same share of every such loop. Where units go along an array from its
 beginning to its end, what an earlier loop wrote of it is in the cache of the thread that reads it,
@@ -13,7 +15,7 @@ from math import prod
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.nest_schedule import NestSchedule
 from hlo.backend.loops.outputs import Output
-from hlo.indexing.affine import Expr
+from hlo.indexing.affine import Expr, Variable
 
 _ALL = 0.9  # The least part of an array that counts as all of it: an edge may be left out.
 
@@ -38,6 +40,34 @@ def own_leaves(
         found -= {leaf for leaf, place, size in walks if not _is_walked(schedule, place, size)}
         found -= {operand_leaves + o.leaf for o in domain.outer}
     return frozenset(found)
+
+
+def spread_leaves(
+    expression: Expression, schedules: list[NestSchedule], operand_leaves: int
+) -> frozenset[int]:
+    """Operands of which no element that is read lies beside another one: a column of a matrix.
+
+    A processor fetches the neighbours of such lines, too.
+    """
+    item_bytes = {leaf.number: leaf.dtype.item_bytes for leaf in expression.leaves.values()}
+    steps: dict[int, int] = {}
+    for schedule in schedules:
+        for read in schedule.domain.trace.reads:
+            if 0 <= read.leaf < operand_leaves:
+                step = _least_step(read.position) * item_bytes[read.leaf]
+                steps[read.leaf] = min(steps.get(read.leaf, step), step)
+    line_bytes = expression.target.machine.line_bytes
+    return frozenset(leaf for leaf, step in steps.items() if step > line_bytes)
+
+
+def _least_step(place: Expr) -> int:
+    """Elements that the loops step on by, where they do least; 0 outside of loops."""
+    steps = [
+        abs(step)
+        for variable, step in place.terms.items()
+        if isinstance(variable, Variable) and variable.high > variable.low
+    ]
+    return min(steps, default=0)
 
 
 def _is_walked(schedule: NestSchedule, place: Expr, size: int) -> bool:

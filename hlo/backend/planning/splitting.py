@@ -265,11 +265,22 @@ def _settled(
             if _gains(plan, run, call, hot, machine):
                 remains.append((run, call))
                 continue
-            for n in {run.allocations[b] for b in call.buffers}:
-                alone[n] = alone.get(n, 0) + call.kernel.bytes_moved
+            for n, touched in _touched(plan, run, call).items():
+                alone[n] = alone.get(n, 0) + touched
         if len(remains) == len(split):
             return hot
         split = remains
+
+
+def _touched(plan: BufferPlan, run: Run, call: KernelCall) -> dict[int, int]:
+    """Bytes of each allocation that a kernel brings to one processor: at most what it moves, but
+    all of what it reads at lines that lie apart."""
+    kernel, touched = call.kernel, dict[int, int]()
+    for leaf, buffer in enumerate(call.buffers):
+        n = run.allocations[buffer]
+        size = plan.allocations[n].size if leaf in kernel.spread else kernel.bytes_moved
+        touched[n] = max(touched.get(n, 0), size)
+    return touched
 
 
 def _calls(run: Run) -> tuple[KernelCall, ...]:
