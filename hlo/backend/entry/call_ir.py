@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.entry import block_ir, foreign_ir, scalar_ir
+from hlo.backend.entry import block_ir, foreign_ir, scalar_ir, trials_ir
 from hlo.backend.entry.block_ir import BLOCK_FREE, BLOCK_NEW, DECREF, INCREF, NEW_RESULT
 from hlo.backend.entry.foreign_ir import FOREIGN
 from hlo.backend.entry.layouts import Array, Foreign, Object, Record, Relocation, Row
@@ -28,6 +28,7 @@ from hlo.backend.entry.process import (
     RELEASES,
     RESTORE_THREAD,
     SAVE_THREAD,
+    TRIED,
     TUPLE,
     WATCHED,
 )
@@ -36,6 +37,7 @@ from hlo.backend.ir.control import Join
 from hlo.backend.ir.interface import MEMCPY, NULL, prototype
 from hlo.backend.ir.procedure import Procedure, Unit
 from hlo.backend.ir.words import Word
+from hlo.backend.planning.slots import SLOT_TEAM
 
 # Words of a call's list of addresses and numbers, two for each argument and each result, that lie
 # on the stack. Longer lists lie in a block of the free list, for a thread's stack may be small.
@@ -59,6 +61,7 @@ def text() -> str:
     foreign_ir.define(unit)
     unit.define(PUSH_FRAME, _push_frame)
     unit.define(_STOPPED, _stopped, attributes="noinline cold")
+    trials_ir.define(unit)
     unit.define(CALL, _call)
     return unit.text()
 
@@ -133,8 +136,8 @@ def _call(p: Procedure, self: Word, args: Word, nargs: Word) -> None:
     known = rows, record.load(Record.foreign)
     lists = _Lists(args, n, outs, *known, data, numbers, results, addresses)
 
-    waker = record.load(Record.waker)
-    with p.when(waker.ne(NULL)):
+    waker, alone = record.load(Record.waker), record.load(Record.alone, "monotonic")
+    with p.when(waker.ne(NULL) & alone.eq(0)):
         p.call_address("void", waker)
     _check_arguments(p, lists, frames, decline)
     with p.when((mode & GIVES).ne(0)):
@@ -145,7 +148,7 @@ def _call(p: Procedure, self: Word, args: Word, nargs: Word) -> None:
     _relocate(p, slots, count, data, frame)
     slots, count = record.load(Record.result_slots), record.load(Record.result_count)
     _relocate(p, slots, count, lists.addresses, frame)
-    status = _run(p, record.load(Record.entry), frame, mode)
+    status = _tried(p, record, frame, mode, alone)
     _push(frames, frame)
     with p.when(status.ne(0)):
         p.call(_STOPPED, record, results, status)
@@ -270,6 +273,20 @@ def _relocate(p: Procedure, slots: Word, count: Word, addresses: Word, frame: Wo
         row = slots.item(_RELOCATION, i)
         slot, number = row.load(Relocation.slot), row.load(Relocation.number)
         frame.put(addresses.get("ptr", number), slot)
+
+
+def _tried(p: Procedure, record: Word, frame: Word, mode: Word, alone: Word) -> Word:
+    """A run, which shows how long it takes where that is asked."""
+    ended, entry = p.join("i32"), record.load(Record.entry)
+    with p.when(record.load(Record.tries).eq(0)):
+        ended.go(_run(p, entry, frame, mode))
+    frame.put(trials_ir.told(p, record, alone).to("ptr"), SLOT_TEAM)
+    began = trials_ir.now(p)
+    status = _run(p, entry, frame, mode)
+    with p.when(status.eq(0)):
+        p.call(TRIED, record, alone, trials_ir.now(p) - began)
+    (status,) = ended.here(status)
+    return status
 
 
 def _run(p: Procedure, entry: Word, frame: Word, mode: Word) -> Word:

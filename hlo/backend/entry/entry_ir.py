@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.entry import copy_table, region_ir, table_ir, watch_ir
+from hlo.backend.entry import copy_table, region_ir, table_ir, trials_ir, watch_ir
 from hlo.backend.entry.copy_table import TABLE, Copies, gathered
 from hlo.backend.entry.loop_ir import (
     LoopFunction,
@@ -27,6 +27,7 @@ from hlo.backend.entry.loop_ir import (
     is_short,
     loop_modules,
 )
+from hlo.backend.entry.pool_ir import WORTH_NS
 from hlo.backend.entry.process import POLL_STEP
 from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
 from hlo.backend.ir.interface import MEMCPY, NULL, Prototype, prototype
@@ -48,7 +49,7 @@ from hlo.backend.planning.program import (
     Program,
     Step,
 )
-from hlo.backend.planning.slots import SLOT_FRAME, SLOT_HANDLERS, SLOT_HOST
+from hlo.backend.planning.slots import SLOT_FRAME, SLOT_HANDLERS, SLOT_HOST, SLOT_TEAM
 from hlo.backend.planning.team import Team
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class Entry:
     ) -> None:
         self.timing = timing
         self.inlines = timing is None
+        self.is_told = False  # whether calls say who runs parallel loops
         self.is_plain = False  # whether LLVM leaves the entry as it is, wherever it stands
         self.externs = externs or {}
         self.program = program
@@ -134,11 +136,7 @@ class Entry:
         for steps in self.program.routines:
             self.routines.append(self._outlined(steps, "routine"))
         body = self._begun()
-        if self.program.team is Team.WOKEN:
-            body.p.call(WAKE)
-        elif self.program.team is Team.AWAKE:
-            threads = body.p.call(AWAKE, self.program.threads, int(1000 * self.program.cost_us))
-            table_ir.put_threads(body.frame, threads)
+        self._gather(body)
         if self.flushed:
             from hlo.backend.entry import flushing
 
@@ -148,6 +146,27 @@ class Entry:
         else:
             self._steps(body, self.program.steps)
             self._end(body, ENTRY, status=0)
+
+    def _gather(self, body: _Function) -> None:
+        """Who runs the parallel loops: the team of the plan, or whom the call has told."""
+        p, frame, threads = body.p, body.frame, self.program.threads
+        if self.program.team is Team.ALONE:
+            return
+        gathered = p.join("i64")
+        if self.is_told:
+            told = frame.get("ptr", SLOT_TEAM).to("i64")
+            with p.when(told.eq(trials_ir.ALONE)):
+                gathered.go(1)
+            if self.program.team is Team.AWAKE:
+                with p.when(told.eq(trials_ir.WOKEN)):
+                    gathered.go(p.call(AWAKE, threads, WORTH_NS))
+        if self.program.team is Team.WOKEN:
+            p.call(WAKE)
+            count = p.word(threads)
+        else:
+            count = p.call(AWAKE, threads, int(1000 * self.program.cost_us))
+        (count,) = gathered.here(count)
+        table_ir.put_threads(frame, count)
 
     def fill_tables(self, fills: Iterable[str]) -> None:
         """Write the function that makes all tables ready, in the mode in which kernels run."""

@@ -22,7 +22,10 @@ class Record:
     Python callable for what is not as expected. waker: 0, or what to call early, before arguments
     are checked: threads take their time to wake. stopped: the Python callable that raises what a
     run ends with that stopped for another reason than an exception. foreign: 0, or of which other
-    library arrays are taken.
+    library arrays are taken. tries: whether runs show who runs the program's loops (trials_ir);
+    what they have shown: whether the next one's caller is alone; how long runs take; of a trial,
+    the shortest, runs left (0: there is no trial) and how long all took; nanoseconds until the next
+    trial; runs so far, of the first ones.
     """
 
     nargs = Field(0)
@@ -40,7 +43,15 @@ class Record:
     waker = Field(96, "ptr")
     stopped = Field(104, "ptr")
     foreign = Field(112, "ptr")
-    words = 15
+    tries = Field(120)
+    alone = Field(128)
+    cost = Field(136)
+    best = Field(144)
+    left = Field(152)
+    spent = Field(160)
+    rest = Field(168)
+    runs = Field(176)
+    words = 23
 
 
 class Foreign:

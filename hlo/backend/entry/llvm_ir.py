@@ -68,7 +68,7 @@ def emit(
 
     entry = Entry(program, names, flushed=flushed, hands_frame=hands_frame, externs=externs)
     entry.inlines = not is_small
-    entry.is_plain = workers is None
+    entry.is_plain = entry.is_told = workers is None
     brief = None if workers else brief_names(program, names)
     return (*begun.modules, *_modules(entry, workers or processors(), brief, begun))
 

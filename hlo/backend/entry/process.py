@@ -28,6 +28,7 @@ NUMPY_SYMBOLS = {"hlo_new_from_descr": 94, "hlo_set_base": 282}
 
 CALL = prototype("ptr", "hlo_call", "ptr", "ptr", "i64")
 PUSH_FRAME = prototype("void", "hlo_push_frame", "ptr", "ptr")
+TRIED = prototype("void", "hlo_tried", "ptr", "i64", "i64")
 
 # -- numbers as arguments (scalar_ir.py) -------------------------------------------------------
 

@@ -31,11 +31,13 @@ def fast_call(
     *,
     waker: int = 0,
     watched: bool = False,
+    tries: bool = False,
 ) -> FastCall:
     """Makes native functions once the executable knows its slow call and its frames.
 
     They take the leaves of the parameters, and give the leaves of the result, in a tuple if that is
     one. waker: the address of what wakes the program's threads. watched: the run may be stopped.
+    tries: its runs show who best runs its loops.
     """
     parameters = [leaf for p in signature.parameters for leaf in p.shape.leaves()]
     outputs = [stored(leaf) for leaf in signature.result.leaves()]
@@ -50,6 +52,7 @@ def fast_call(
     flags |= process.TUPLE if signature.result.is_tuple else 0
     takes_foreign = not flags & process.RELEASES
     record = _record(len(parameters), len(outputs), layout, entry, waker)
+    record[Record.tries.word] = tries
 
     def made(
         slow: Callable[..., object], frames: int, given: frozenset[int], foreign: Foreign | None

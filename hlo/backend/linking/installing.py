@@ -28,6 +28,9 @@ from hlo.runtime.executable import Executable, Host
 from hlo.runtime.native_calls import Signature
 from hlo.runtime.threads import thread_count
 
+# Programs from this estimate on are not tried: what they work on is in no core's cache.
+UNTRIED_US = 2_000.0
+
 
 class HandlerRecords(Struct, frozen=True):
     """What the code calls handlers of XLA's FFI by. table: the records' addresses by host step, 0
@@ -97,8 +100,9 @@ def link(
     if call is not None:
         waker = 0 if pool is None else pool.waker
         fast = linking.fast_call(
-            call, signature, layout, entry, table.cost_us, waker=waker, watched=table.watched
-        )
+            call, signature, layout, entry, table.cost_us, waker=waker, watched=table.watched,
+            tries=_is_tried(table),
+        )  # fmt: skip
     return Executable(
         signature,
         layout,
@@ -109,6 +113,11 @@ def link(
         stops=native.runs().enter if table.watched else None,
         keeps=(code, table, counters, handlers, calls),
     )
+
+
+def _is_tried(table: LinkTable) -> bool:
+    """Whether runs show who best runs the program's loops."""
+    return table.team is not Team.ALONE and table.cost_us < UNTRIED_US
 
 
 def _listed_calls(table: LinkTable, code: Code) -> np.ndarray:

@@ -17,3 +17,5 @@ SLOT_HANDLERS = 10
 SLOT_HOST_LOOPS, SLOT_CANCEL = 12, 13
 # Of a listed program: its calls (hlo/backend/entry/call_list_ir.py).
 SLOT_CALLS = 14
+# Who runs parallel loops, of what a call has told (hlo/backend/entry/trials_ir.py).
+SLOT_TEAM = 15

@@ -99,9 +99,10 @@ from tests.unit.backend.test_threads import expected, shorter
 short = hlo.compile(hlo.parse(shorter(60_000)), threads=2, cache=False)
 parts = tuple(np.random.default_rng(0).standard_normal((2, 60_000)).astype(np.float32))
 cells = native.runs()
-for call in range(40):
+for call in range(400):  # some of which are tried without the pool
     assert short(*parts).tobytes() == expected(parts), call
-    assert (cells._pool is not None) == (call >= {asked} - 1), call
+    assert cells._pool is None or call >= {asked} - 1, call
+assert cells._pool is not None
 """
 
 

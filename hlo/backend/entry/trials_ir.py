@@ -1,0 +1,102 @@
+"""Trials: whether a program's loops are run by its team or by the caller alone, as its runs show.
+
+    hlo_tried(record, alone, ns)    a run took so long: what the record says of the next one
+
+Both give the same bits. Which one is faster nobody knows before: processors of one machine may be
+so far apart that what one of them has read is written by another at 2 GB/s instead of 9 or 60, and
+a host may move them while a program runs (docs/measurements.md 6). So short programs are tried both
+ways: now and then some runs go the other way, and where these are faster, so are those that follow.
+A trial and what it costs are a small part of the runs between two of them.
+"""
+
+from __future__ import annotations
+
+from hlo.backend.entry.layouts import Record
+from hlo.backend.entry.process import TRIED
+from hlo.backend.ir.interface import prototype
+from hlo.backend.ir.procedure import Procedure, Unit
+from hlo.backend.ir.words import Word
+
+WARM = 6  # Runs before the first trial.
+RUNS, NS = 3, 100_000  # The least of a trial: a worker that sleeps takes up to 50 us to wake.
+PATIENCE = 64  # Between two trials runs take so many times as long as the first of them took.
+# The same where runs have come to take longer than those that went the other way.
+IMPATIENCE = 8
+# In eighths of what runs take now: what the other way has to stay below.
+BETTER = 7
+
+_CLOCK = prototype("i32", "clock_gettime", "i32", "ptr")
+_MONOTONIC = 1  # Linux: CLOCK_MONOTONIC
+# What a frame is told of its run: it goes as planned; its caller is alone; workers are woken.
+PLANNED, ALONE, WOKEN = range(3)
+
+
+def define(unit: Unit) -> None:
+    """The function in a unit with others."""
+    unit.define(TRIED, _tried, attributes="noinline")
+
+
+def now(p: Procedure) -> Word:
+    """The clock's time in nanoseconds."""
+    time = p.stack("[2 x i64]", 8)
+    p.call(_CLOCK, _MONOTONIC, time)
+    return time.get("i64") * 1_000_000_000 + time.get("i64", 1)
+
+
+def told(p: Procedure, record: Word, alone: Word) -> Word:
+    """What the frame of the next run is told."""
+    is_trial = record.load(Record.left, "monotonic").ne(0)
+    together = is_trial.select(p.word(WOKEN), p.word(PLANNED))
+    return alone.ne(0).select(p.word(ALONE), together)
+
+
+def _tried(p: Procedure, record: Word, alone: Word, ns: Word) -> None:
+    with p.when(record.load(Record.alone, "monotonic").ne(alone)):
+        p.ret()  # another thread's run has ended meanwhile, and said otherwise
+    cost, settled = record.load(Record.cost, "monotonic"), p.join()
+    left = record.load(Record.left, "monotonic")
+    settled.go_if(left.eq(0))
+    best = _lesser(record.load(Record.best, "monotonic"), ns)
+    spent = record.load(Record.spent, "monotonic") + ns
+    left = left.above(1).select(left - 1, p.word(1))
+    record.store(Record.best, best, "monotonic")
+    record.store(Record.spent, spent, "monotonic")
+    record.store(Record.left, left, "monotonic")
+    with p.when(left.above(1) | spent.below(NS)):
+        p.ret()
+    is_better = (best * 8).below(cost * BETTER)
+    record.store(Record.cost, is_better.select(best, cost), "monotonic")
+    record.store(Record.alone, is_better.select(alone, 1 - alone), "monotonic")
+    record.store(Record.rest, spent * PATIENCE, "monotonic")
+    record.store(Record.left, 0, "monotonic")
+    p.ret()
+
+    settled.here()
+    runs, rest = record.load(Record.runs, "monotonic"), record.load(Record.rest, "monotonic")
+    is_warm = runs.at_least(WARM)
+    first = runs.below(2).select(ns, _lesser(cost, ns))
+    later = (cost * 7 + _lesser(cost * 2, ns)) >> 3  # a run that was held up counts as twice one
+    record.store(Record.cost, is_warm.select(later, first), "monotonic")
+    with p.when(~is_warm):
+        record.store(Record.runs, runs + 1, "monotonic")
+        p.ret()
+    # As when a worker has been awake since, or the host has moved the processors.
+    is_slower = (record.load(Record.best, "monotonic") * 8).below(cost * BETTER)
+    patience = is_slower.select(p.word(PATIENCE - IMPATIENCE), p.word(0))
+    least = record.load(Record.spent, "monotonic") * patience
+    with p.when(rest.above(_greater(ns, least))):
+        record.store(Record.rest, rest - ns, "monotonic")
+        p.ret()
+    record.store(Record.best, cost * 16, "monotonic")
+    record.store(Record.spent, 0, "monotonic")
+    record.store(Record.left, RUNS + 1, "monotonic")
+    record.store(Record.alone, 1 - alone, "monotonic")
+    p.ret()
+
+
+def _greater(a: Word, b: Word) -> Word:
+    return a.below(b).select(b, a)
+
+
+def _lesser(a: Word, b: Word) -> Word:
+    return a.below(b).select(a, b)
