@@ -300,3 +300,42 @@ def test_what_finishes_a_product_counts_for_its_split(finish: str, *, is_split: 
     machine = replace(NAMED["znver4"], rates=Rates(share_us=0.3))
     made = Compilation(module, threads=2, passes="", machine=machine)
     assert is_loop_split(made) == is_split
+
+
+SLICES = """HloModule m
+c {{ s = (s32[], f32[120,120], f32[120,120]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(120)
+  ROOT p = pred[] compare(i, n), direction=LT }}
+b {{ s = (s32[], f32[120,120], f32[120,120]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[120,120] get-tuple-element(s), index=1
+  y = f32[120,120] get-tuple-element(s), index=2
+  z = s32[] constant(0)
+  part = f32[{sizes}] dynamic-slice(x, {start}), dynamic_slice_sizes={{{sizes}}}
+  row = f32[120] reshape(part)
+  rows = f32[120,120] broadcast(row), dimensions={{{along}}}
+  less = f32[120,120] minimum(x, rows)
+  where = pred[120,120] compare(rows, x), direction=LT
+  last = f32[120,120] select(where, rows, y)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT t = (s32[], f32[120,120], f32[120,120]) tuple(j, less, last) }}
+ENTRY e {{ i = s32[] constant(0)
+  x = f32[120,120] parameter(0)
+  y = f32[120,120] parameter(1)
+  t = (s32[], f32[120,120], f32[120,120]) tuple(i, x, y)
+  ROOT w = (s32[], f32[120,120], f32[120,120]) while(t), condition=c, body=b }}"""
+
+
+def test_a_column_that_one_thread_reads_brings_its_neighbours_along() -> None:
+    """A row of what threads write is its own bytes alone, and they share the loop's step."""
+    machine = NAMED["znver4"]
+    split = {}
+    for name, start, sizes, along in (("row", "i, z", "1,120", 1), ("column", "z, i", "120,1", 0)):
+        text = SLICES.format(start=start, sizes=sizes, along=along)
+        program = Compilation(driver.parse(text), threads=2, machine=machine).program
+        (loop,) = (s for s in program.steps if isinstance(s, LoopStep))
+        split[name] = [s.chunks for s in loop.body if isinstance(s, KernelStep) and s.units > 1]
+    assert max(split["row"]) > 1
+    assert max(split["column"]) == 1
