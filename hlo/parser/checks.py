@@ -51,9 +51,10 @@ def _counted(found: int, expected: str) -> Violation:
     return Violation("arity", "", f"given {found} operand{'' if found == 1 else 's'}", expected)
 
 
-def _well_laid(draft: Draft) -> None:
-    """The operands' layouts, of which XLA makes a tuple, or infers the result, only when valid."""
-    for k, operand in enumerate(draft.operands):
+def _well_laid(draft: Draft, count: int | None = None) -> None:
+    """Layouts of which XLA makes a tuple, or infers the result, only when they are valid: those of
+    so many operands, or of all."""
+    for k, operand in enumerate(draft.operands[:count]):
         problem = layout_problem(operand.shape)
         if problem:
             raise _wrong(f"operand {k}", f"{operand.shape} with {problem}", "a valid layout", "layout")
@@ -358,7 +359,7 @@ def _outfeed(draft: Draft) -> None:
 
 
 def _send(draft: Draft) -> None:
-    _well_laid(draft)
+    _well_laid(draft, 1)
     draft.shape = Shape.tuple((draft[0], _CONTEXT, Shape.token()))
 
 
