@@ -57,7 +57,8 @@ def _well_laid(draft: Draft, count: int | None = None) -> None:
     for k, operand in enumerate(draft.operands[:count]):
         problem = layout_problem(operand.shape)
         if problem:
-            raise _wrong(f"operand {k}", f"{operand.shape} with {problem}", "a valid layout", "layout")
+            found = f"{operand.shape} with {problem}"
+            raise _wrong(f"operand {k}", found, "a valid layout", "layout")
 
 
 def _batch_norm(draft: Draft) -> None:
