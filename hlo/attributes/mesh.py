@@ -120,7 +120,9 @@ def check_disjoint(axes: tuple[AxisRef, ...], mesh: Mesh) -> None:
     used: dict[int, list[tuple[int, int]]] = {}
     for ref in axes:
         low, high = _extent(ref, mesh)
-        if any(low < h and lo < high for lo, h in used.get(ref.axis, ())):
+        of_axis = used.get(ref.axis, [])
+        # One of size 1 has no part that another reference could share: it is there twice itself.
+        if (low, high) in of_axis or any(low < h and lo < high for lo, h in of_axis):
             raise Violation(
                 "attribute-value", "", f"axis '{mesh.axes[ref.axis][0]}' twice", "once at most"
             )

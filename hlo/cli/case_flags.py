@@ -9,13 +9,13 @@ import click
 
 from hlo.choices import INPUTS
 from hlo.cli.completing import FILE
-from hlo.cli.numbers import SEED, TIMEOUT, TOLERANCE
+from hlo.cli.numbers import SEED, TIMEOUT, TOLERANCE, Count
 from hlo.cli.reading import read_module
 
 Command = Callable[..., int]
 Option = Callable[[Command], Command]
 
-JOBS = click.IntRange(1, 64)
+JOBS = Count(1, 64)
 INPUT_FLAGS = (
     click.option("--input", "inputs", multiple=True, help="f32[2,3]=VALUES, @x.npy or NAME=..."),
     click.option("--inputs", "archive", type=FILE, default=None, metavar="FILE.npz",

@@ -7,10 +7,26 @@ from typing import Any
 
 import click
 
-SEED = click.IntRange(0)
-THREADS = click.IntRange(1, 1024)
-INDENT = click.IntRange(0, 1000)
-INTERVAL = click.IntRange(0)
+
+class Count(click.IntRange):
+    """An integer, of at least so much and perhaps at most so much."""
+
+    name = "integer"
+
+    def __init__(self, least: int, most: int | None = None) -> None:
+        super().__init__(least, most)
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        most = "or more" if self.max is None else f"to {self.max}"
+        try:
+            number = int(value)  # type: ignore[call-overload]  # a text, or the default
+        except ValueError:
+            self.fail(f"{value!r}, expected an integer: {self.min} {most}", param, ctx)
+        if number < self.min or (self.max is not None and number > self.max):
+            self.fail(f"{number}, expected {self.min} {most}", param, ctx)
+        return int(number)
 
 
 class Numbers(click.types.StringParamType):
@@ -18,7 +34,7 @@ class Numbers(click.types.StringParamType):
 
     name = "integers"
 
-    def __init__(self, each: click.IntRange) -> None:
+    def __init__(self, each: Count) -> None:
         self._each = each
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -40,12 +56,22 @@ class Amount(click.FloatRange):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        number = float(super().convert(value, param, ctx))  # type: ignore[arg-type]  # a text
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a number.", param, ctx)
+        try:
+            number = float(value)  # type: ignore[arg-type]  # a text, or the default
+        except ValueError:
+            number = math.nan
+        least = number >= 0.0 and not (self.min_open and number == 0.0)
+        if not least or (self.max is not None and number > self.max):
+            most = "" if self.max is None else f", at most {self.max:g}"
+            wanted = "more than 0" if self.min_open else "0 or more"
+            self.fail(f"{value!r}, expected a number: {wanted}{most}", param, ctx)
         return number
 
 
+SEED = Count(0)
+THREADS = Count(1, 1024)
+INDENT = Count(0, 1000)
+INTERVAL = Count(0)
 THREAD_COUNTS = Numbers(THREADS)
 TOLERANCE = Amount()
 SECONDS = Amount(86_400.0)

@@ -10,7 +10,7 @@ import msgspec
 from hlo.choices import MODES
 from hlo.cli.case_flags import TRIAL_FLAGS, flags, takes_case, takes_tolerance
 from hlo.cli.completing import FILE, PASSES
-from hlo.cli.numbers import SECONDS
+from hlo.cli.numbers import SECONDS, Count
 from hlo.cli.reading import reads_modules
 from hlo.cli.terminal import say, tell
 from hlo.tools.files.reading import write_text
@@ -32,7 +32,7 @@ RIVALS = ("interpreter", "unoptimized", "jax")
 @click.option("--verify", "verified", is_flag=True, help="A pass breaks the module.")
 @click.option("--script", default=None, metavar="COMMAND",
               help="It ends with 0 when given the file of a bad module.")  # fmt: skip
-@click.option("--interesting-exit", default=0, type=click.IntRange(0, 255), show_default=True,
+@click.option("--interesting-exit", default=0, type=Count(0, 255), show_default=True,
               metavar="N", help="The script's code that says so.")  # fmt: skip
 @click.option(
     "-p", "--passes", type=PASSES, default=None, help="Default: what compile runs in --mode."

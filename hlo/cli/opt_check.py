@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from hlo.cli.completing import FILE
+from hlo.cli.numbers import Count
 from hlo.cli.reading import reads_all_modules, wanted_module
 from hlo.cli.terminal import say, tell
 
@@ -15,7 +16,7 @@ from hlo.cli.terminal import say, tell
 @click.option("--syntax", is_flag=True, help="Parse only.")
 @click.option("--lint", is_flag=True, help="Also warn of what a person would want to know.")
 @click.option("--no-lint", "disabled", multiple=True, metavar="CODE", help="Not this warning.")
-@click.option("-j", "--jobs", default=1, type=click.IntRange(1, 64), show_default=True,
+@click.option("-j", "--jobs", default=1, type=Count(1, 64), show_default=True,
               help="Files that are read at a time.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="A line for each file.")
 @click.option("--json", "as_json", is_flag=True, help="What is found of each file as data.")

@@ -9,7 +9,7 @@ import msgspec
 
 from hlo.choices import COST_GROUPS
 from hlo.cli.completing import FILE, PASSES
-from hlo.cli.numbers import RATE, THREADS
+from hlo.cli.numbers import RATE, THREADS, Count
 from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell
 from hlo.runtime.threads import thread_count
@@ -26,7 +26,7 @@ STEPS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 @click.command("cost")
 @click.argument("file", type=FILE, metavar="FILE")
 @click.option("--by", type=click.Choice(COST_GROUPS), default="instruction", show_default=True)
-@click.option("--most", default=20, type=click.IntRange(1), show_default=True,
+@click.option("--most", default=20, type=Count(1), show_default=True,
               help="Rows that are shown; --json has all.")  # fmt: skip
 @click.option("-p", "--passes", type=PASSES, default="default", show_default=True,
               help="What makes the module of the row `after fusion`.")  # fmt: skip

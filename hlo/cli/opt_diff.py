@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from hlo.cli.completing import FILE
+from hlo.cli.numbers import Count
 from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell, tell_rows
 from hlo.tools.files.reading import write_text
@@ -24,7 +25,7 @@ WIDEST = 160  # of a line of text; --json has all of it
 @click.argument("first", type=FILE, metavar="A")
 @click.argument("second", type=FILE, metavar="B")
 @click.option("--metadata", is_flag=True, help="Also where only metadata differs.")
-@click.option("--lines", default=40, type=click.IntRange(1), show_default=True,
+@click.option("--lines", default=40, type=Count(1), show_default=True,
               help="At most so many rows.")  # fmt: skip
 @click.option(
     "--html", "page", type=FILE, default=None, metavar="FILE", help="A page, side by side."

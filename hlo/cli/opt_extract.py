@@ -9,6 +9,7 @@ import click
 
 from hlo.cli.case_flags import takes_case
 from hlo.cli.completing import FILE
+from hlo.cli.numbers import Count
 from hlo.cli.reading import reads_modules
 from hlo.cli.terminal import say
 from hlo.errors import HloError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.command("extract")
 @click.option("--name", "names", multiple=True, required=True, metavar="NAME",
               help="An instruction; * stands for anything.")  # fmt: skip
-@click.option("--depth", default=0, type=click.IntRange(0), show_default=True,
+@click.option("--depth", default=0, type=Count(0), show_default=True,
               help="And what it is computed from, so many steps back.")  # fmt: skip
 @click.option("-o", "--output", type=FILE, default="-", metavar="FILE",
               help="FILE.npz beside it has the values that its inputs had.")  # fmt: skip

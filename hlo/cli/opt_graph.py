@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hlo.cli.completing import FILE, PASSES
+from hlo.cli.numbers import Count
 from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell
 from hlo.tools.files.reading import write_bytes, write_text
@@ -24,7 +25,7 @@ FORMATS = ("tree", "dot", "svg")
 @click.option("--computation", default=None, metavar="NAME", help="Only this one.")
 @click.option("--around", default=None, metavar="NAME",
               help="Only an instruction, its operands and its users.")  # fmt: skip
-@click.option("--depth", default=2, type=click.IntRange(0), show_default=True,
+@click.option("--depth", default=2, type=Count(0), show_default=True,
               help="Of --around, in steps.")  # fmt: skip
 @click.option("--html", "page", type=FILE, default=None, metavar="FILE",
               help="A report: modules, graph, buffers, kernels, in one page.")  # fmt: skip

@@ -10,7 +10,7 @@ import msgspec
 from hlo.choices import MODES
 from hlo.cli.case_flags import TRIAL_FLAGS, flags, takes_case, takes_tolerance
 from hlo.cli.completing import FILE, PASSES
-from hlo.cli.numbers import SECONDS, Amount
+from hlo.cli.numbers import SECONDS, Amount, Count
 from hlo.cli.reading import reads_input
 from hlo.cli.terminal import say
 from hlo.tools.files.reading import write_text
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.command("reduce")
 @click.option("--script", default=None, metavar="COMMAND",
               help="Ends with 0 when given the module's file, inputs.npz beside it.")  # fmt: skip
-@click.option("--interesting-exit", default=0, type=click.IntRange(0, 255), show_default=True,
+@click.option("--interesting-exit", default=0, type=Count(0, 255), show_default=True,
               metavar="N", help="The script's code that says so.")  # fmt: skip
 @click.option("--compare", default=None, type=click.Choice(["interpreter", "unoptimized", "jax"]),
               help="Compiled code differs from this.")  # fmt: skip

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from hlo.cli.completing import FILE
+from hlo.cli.numbers import Count
 from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("stats")
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
-@click.option("--most", default=10, type=click.IntRange(1), show_default=True,
+@click.option("--most", default=10, type=Count(1), show_default=True,
               help="Rows of each table; --json has all.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as data, a list of modules.")
 @reads_modules

@@ -13,7 +13,7 @@ from hlo.choices import INPUTS, MODES
 from hlo.cli.case_flags import takes_tolerance
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.machine_flags import machine_flags
-from hlo.cli.numbers import SEED, THREADS, TIMEOUT
+from hlo.cli.numbers import SEED, THREADS, TIMEOUT, Count
 from hlo.cli.reading import read_program, reads_modules
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
@@ -58,7 +58,7 @@ PRINTED = ("full", "summary", "hash", "none")
 @click.option("--mode", type=click.Choice(MODES), default="strict", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--no-cache", is_flag=True, help="Compile anew.")
-@click.option("--max-steps", default=None, type=click.IntRange(1), help="Interpreter's limit.")
+@click.option("--max-steps", default=None, type=Count(1), help="Interpreter's limit.")
 @click.option("--timeout", default=None, type=TIMEOUT, metavar="SECONDS",
               help="Stop a run that takes longer.")  # fmt: skip
 @click.option("--time", "timed", is_flag=True, help="Compile and call times on stderr.")

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from hlo.choices import MODES
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.machine_flags import machine_flags
+from hlo.cli.numbers import THREADS, Count
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import say
 from hlo.errors import HloError
@@ -60,7 +61,7 @@ def _ahead_machine() -> Machine:
 @click.option("--threads", default="none", show_default=True,
               type=click.Choice(("none", "pthreads", "callback")),
               help="Who runs parallel loops: its own threads, or the caller's.")  # fmt: skip
-@click.option("--max-threads", default=8, show_default=True, type=click.IntRange(1, 1024),
+@click.option("--max-threads", default=8, show_default=True, type=THREADS,
               help="For how many they are planned.")  # fmt: skip
 @click.option("--lapack", default="none", show_default=True, type=click.Choice(("none", "fortran")),
               help="fortran: the linker finds its routines, as dgetrf_.")  # fmt: skip
@@ -74,7 +75,7 @@ def _ahead_machine() -> Machine:
               help="size: loops unrolled and versioned less.")  # fmt: skip
 @click.option("--cancellable", is_flag=True, help="A word of the caller's ends calls.")
 @click.option("--fill-elided", "fill", is_flag=False, flag_value=0, default=None,
-              type=click.IntRange(0), metavar="[SEED]",
+              type=Count(0), metavar="[SEED]",
               help="Give constant({...}) made-up values.")  # fmt: skip
 @click.option("--sizes", is_flag=True, help="What each symbol takes, on stderr.")
 @click.option("--multiversion", default=None, metavar="A,B,..",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 from _thread import interrupt_main, start_new_thread
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -17,21 +17,21 @@ def opt() -> None:
     """The process of hlo-opt."""
     with _starting():
         from hlo.cli.main import opt as command
-    command()
+    _ended_by_interrupts(command)
 
 
 def run() -> None:
     """The process of hlo-run."""
     with _starting():
         from hlo.cli.main import run as command
-    command()
+    _ended_by_interrupts(command)
 
 
 def both() -> None:
     """The process of `python -m hlo opt ..` and `python -m hlo run ..`."""
     with _starting():
         from hlo.cli.main import both as command
-    command()
+    _ended_by_interrupts(command)
 
 
 @contextmanager
@@ -44,6 +44,15 @@ def _starting() -> Iterator[None]:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _ended_by_interrupts(command: Callable[[], None]) -> None:
+    """Run it; an interrupt before it answers to them, or after, has the system's effect."""
+    try:
+        command()
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
 
 
 def _sent_again(lost: sys.UnraisableHookArgs) -> None:

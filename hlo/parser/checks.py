@@ -18,6 +18,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.shape import UNBOUNDED, Shape, compatible
 from hlo.ops.making import inferred_shape, shape_of
 from hlo.ops.table import OPS
+from hlo.parser.layout_rules import layout_problem
 
 
 class Draft(Struct):
@@ -48,6 +49,21 @@ def _wrong(at: str, found: str, expected: str, code: str = "shape-mismatch") -> 
 
 def _counted(found: int, expected: str) -> Violation:
     return Violation("arity", "", f"given {found} operand{'' if found == 1 else 's'}", expected)
+
+
+def _well_laid(draft: Draft, count: int | None = None) -> None:
+    """Layouts of which XLA makes a tuple, or infers the result, only when they are valid: those of
+    so many operands, or of all."""
+    for k, operand in enumerate(draft.operands[:count]):
+        problem = layout_problem(operand.shape)
+        if problem:
+            found = f"{operand.shape} with {problem}"
+            raise _wrong(f"operand {k}", found, "a valid layout", "layout")
+
+
+def _batch_norm(draft: Draft) -> None:
+    if draft.shape is None:
+        _well_laid(draft)
 
 
 def _even(draft: Draft) -> None:
@@ -241,6 +257,8 @@ def _sort(draft: Draft) -> None:
     for k, shape in enumerate(shapes[1:], 1):
         if not shape.is_array or shape.dims != shapes[0].dims:
             raise _wrong(f"operand {k}", str(shape), f"the dimensions of {shapes[0]}")
+    if len(shapes) != 1:
+        _well_laid(draft)
     draft.shape = shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)
 
 
@@ -342,6 +360,7 @@ def _outfeed(draft: Draft) -> None:
 
 
 def _send(draft: Draft) -> None:
+    _well_laid(draft, 1)
     draft.shape = Shape.tuple((draft[0], _CONTEXT, Shape.token()))
 
 
@@ -472,4 +491,7 @@ CHECKS: dict[str, Check] = {
     "custom-call": _custom_call,
     "convolution": _convolution,
     "pad": _pad,
+    "batch-norm-training": _batch_norm,
+    "batch-norm-inference": _batch_norm,
+    "batch-norm-grad": _batch_norm,
 }

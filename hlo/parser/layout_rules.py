@@ -1,4 +1,4 @@
-"""What XLA asks of the layouts of arrays inside a tuple's written shape.
+"""What XLA asks of the layouts of arrays inside a tuple's written shape, or one that it makes.
 
 Of others it asks nothing.
 """
@@ -43,6 +43,8 @@ def _property_problem(shape: Shape) -> str:
         return "a negative element size"
     if not all(_splits_well(shape, split) for split in layout.split_configs):
         return "a split outside its dimension"
+    if len({split.dimension for split in layout.split_configs}) < len(layout.split_configs):
+        return "a dimension that is split twice"
     return ""
 
 

@@ -71,7 +71,8 @@ def tuple_shape(parts: Sequence[Shape], place: int) -> Shape:
     for part in parts:
         problem = layout_problem(part.elements[0] if part.dtype is dt.BUFFER else part)
         if problem:
-            raise Fault("layout", f"{part} with {problem} in a tuple", place, place)
+            message = f"{part} with {problem} in a tuple, expected a valid layout"
+            raise Fault("layout", message, place, place)
     level: list[Shape] = [e for e in parts if e.elements]
     depth = 1
     while level:

@@ -17,6 +17,10 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.fusion.fusion import called_by_ops
+from hlo.passes.rewriting import Limits, apply_rules
+from hlo.passes.simplify.cse import cse
+
+_MOVES_OF_FACTORS = Limits(only=frozenset({"dot-of-transpose"}))
 
 
 def block_fusion(module: Module) -> bool:
@@ -87,13 +91,19 @@ def shift_lookups(module: Module) -> bool:
 def score_order(module: Module) -> bool:
     """Put scores of grouped heads, laid out in several orders, into one (scores/order.py).
 
-    O(instructions) for each large product.
+    Factors that it turned are read as they lie where their product can, and equal values are one,
+    so that the pipeline finds nothing to do on what it made. O(instructions) for each large
+    product.
     """
     if not _has_scores(module):
         return False
     from hlo.passes.scores.order import order_scores
 
-    return order_scores(module)
+    if not order_scores(module):
+        return False
+    apply_rules(module, _MOVES_OF_FACTORS)
+    cse(module)
+    return True
 
 
 def score_rows(module: Module) -> bool:

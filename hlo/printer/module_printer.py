@@ -151,7 +151,7 @@ class ModulePrinter:
             yield computation, place
 
     def _wrapped_place(self, start: Instruction, place: PrintContext) -> PrintContext:
-        return PrintContext(place.indent, "frontend_attributes" not in start.attributes)
+        return PrintContext(place.indent, not start.attributes.get("frontend_attributes"))
 
     # Instructions
 

@@ -174,19 +174,34 @@ def timed_round(work: Callable[[int], None], threads: int) -> float:
     may take a tenth of a millisecond from one thread's start to the other's.
     """
     ready, took = threading.Barrier(threads), [0.0] * threads
+    ended = [threading.Event() for _ in range(threads)]
 
     def run(thread: int) -> None:
-        _keep_apart(thread)
-        ready.wait()
-        start = time.perf_counter()
-        work(thread)
-        took[thread] = time.perf_counter() - start
+        try:
+            _keep_apart(thread)
+            ready.wait()
+            start = time.perf_counter()
+            work(thread)
+            took[thread] = time.perf_counter() - start
+        except threading.BrokenBarrierError:
+            pass
+        finally:
+            ended[thread].set()
 
     workers = [threading.Thread(target=run, args=(t,)) for t in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    try:
+        for worker in workers:
+            worker.start()
+        for end in ended:
+            end.wait()
+    finally:
+        # An interrupt ends the round here, and would free the memory that the parts still read.
+        # It is not asked of the threads whether they live: Python takes one whose join() was
+        # interrupted for ended.
+        ready.abort()
+        for worker, end in zip(workers, ended, strict=True):
+            if worker.ident is not None:
+                end.wait()
     return max(took)
 
 

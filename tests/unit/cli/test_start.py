@@ -37,6 +37,16 @@ def exit_code(command, given):
 main.exit_code = exit_code
 start.opt()
 """
+BEFORE_THE_COMMAND = """
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from hlo.cli import main, start
+def settle_streams():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(20)
+main.settle_streams = settle_streams
+start.opt()
+"""
 
 
 def ended(program: str) -> tuple[int, str]:
@@ -48,6 +58,10 @@ def ended(program: str) -> tuple[int, str]:
 
 def test_an_interrupt_during_imports_is_the_systems() -> None:
     assert ended(DURING_IMPORTS) == (-signal.SIGINT, "")
+
+
+def test_an_interrupt_before_the_command_is_the_systems() -> None:
+    assert ended(BEFORE_THE_COMMAND) == (-signal.SIGINT, "")
 
 
 def test_an_interrupt_in_a_callback_reaches_the_command() -> None:
