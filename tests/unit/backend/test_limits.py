@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from hlo.backend.limits import timed_round
+from hlo.backend.profiling.limits import timed_round
 
 
 def test_an_interrupt_waits_for_the_parts() -> None:
