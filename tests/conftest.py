@@ -4,6 +4,7 @@ verifies all IR, which it does not do outside the tests, and makes the code of a
 
 import os
 import tempfile
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
@@ -29,6 +30,19 @@ def known() -> None:
     from tests.support import known_code  # imports the back end, which collecting alone need not
 
     known_code.install()
+
+
+@pytest.fixture
+def registry() -> Iterator[None]:
+    """What a test registers for targets of custom calls, others do not see."""
+    from hlo.ops.custom_targets import REGISTERED, TARGETS
+
+    targets, registered = dict(TARGETS), set(REGISTERED)
+    yield
+    TARGETS.clear()
+    TARGETS.update(targets)
+    REGISTERED.clear()
+    REGISTERED.update(registered)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -38,6 +38,7 @@ def test_checkers_see_every_name_where_it_is() -> None:
     assert all(inspect.getdoc(getattr(hlo, name)) for name in seen)
 
 
+@pytest.mark.usefixtures("registry")
 @pytest.mark.parametrize("name", hlo.__all__)
 def test_every_name_has_an_example_that_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One as short as a session at a prompt, in the project's folder."""

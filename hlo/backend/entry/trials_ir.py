@@ -19,6 +19,7 @@ from hlo.backend.ir.words import Word
 
 WARM = 6  # Runs before the first trial.
 RUNS, NS = 3, 100_000  # The least of a trial: a worker that sleeps takes up to 50 us to wake.
+LONG_NS = 10_000_000  # Runs that take longer are not tried, whatever they were estimated at.
 PATIENCE = 64  # Between two trials runs take so many times as long as the first of them took.
 # The same where runs have come to take longer than those that went the other way.
 IMPATIENCE = 8
@@ -84,8 +85,8 @@ def _tried(p: Procedure, record: Word, alone: Word, ns: Word) -> None:
     is_slower = (record.load(Record.best, "monotonic") * 8).below(cost * BETTER)
     patience = is_slower.select(p.word(PATIENCE - IMPATIENCE), p.word(0))
     least = record.load(Record.spent, "monotonic") * patience
-    with p.when(rest.above(_greater(ns, least))):
-        record.store(Record.rest, rest - ns, "monotonic")
+    with p.when(rest.above(_greater(ns, least)) | cost.above(LONG_NS)):
+        record.store(Record.rest, _greater(rest, ns) - ns, "monotonic")
         p.ret()
     record.store(Record.best, cost * 16, "monotonic")
     record.store(Record.spent, 0, "monotonic")

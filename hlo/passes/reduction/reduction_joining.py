@@ -34,8 +34,6 @@ from hlo.passes.rewriting import is_pinned
 _LEAST_LENGTH = 32
 _MOST = 4  # Reductions in one loop: their partial results, each several vectors, stay in registers.
 _MOST_LOOKED_AT = 64  # Reductions of a kernel; those that `fusion` makes have less.
-_JOINED = frozenset({"add", "minimum", "maximum"})  # Others are looked at by themselves.
-_MADE = frozenset({"broadcast", "constant", "iota"})  # What is not read.
 
 Read = tuple[Instruction, tuple[str, ...]]  # An array, and the parts of it that are taken in turn.
 
@@ -101,8 +99,8 @@ def _may_join(reduction: Instruction) -> bool:
     if reduction.opcode != "reduce" or not reduction.shape.is_array or is_pinned(reduction):
         return False
     reducer, x = reducer_of(reduction), reduction.operands[0]
-    if not reducer.opcodes or reducer.opcodes[0] not in _JOINED or x.shape.is_dynamic:
-        return False
+    if not (reducer.sums or reducer.selects) or x.shape.is_dynamic:
+        return False  # products are looked at by themselves
     if reduction.shape.dtype.is_pred or x.shape.dtype.is_complex:
         return False
     if "control-predecessors" in reduction.attributes or decisions_of(reduction).sums:
@@ -137,7 +135,8 @@ def _arrays(x: Instruction) -> frozenset[Read]:
             new = [(o, parts) for o in one.operands if o.shape.dims == one.shape.dims]
         else:
             new = []
-            if one.opcode not in _MADE:
+            is_made = not one.operands and one.opcode != "parameter"
+            if not is_made and not has_trait(one, Trait.REPEATS):
                 found.add(read)
         waiting += (r for r in new if r not in seen)
         seen.update(new)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -52,15 +52,6 @@ def text(target: str, signature: str) -> str:
     names = ", ".join(f"p{n}" for n in range(len(operands)))
     made = CALL.format(operands="\n".join(rows), shape=shape, names=names, target=target)
     return made.replace("{t}", TYPES[letter])
-
-
-@pytest.fixture
-def registry() -> Iterator[None]:
-    kept = dict(TARGETS)
-    yield
-    TARGETS.clear()
-    TARGETS.update(kept)
-    REGISTERED.clear()
 
 
 @pytest.mark.parametrize("target", [*CALLBACKS, "nobody_knows_it"])

@@ -86,6 +86,11 @@ def test_a_run_that_is_held_up_changes_nothing() -> None:
         assert runs.run(40, lambda alone: 30_000 if alone else 20_000).count(0) > 20
 
 
+def test_long_runs_are_not_tried() -> None:
+    runs = Runs()
+    assert sum(runs.run(1000, lambda alone: 20_000_000 - 15_000_000 * alone)) == 0
+
+
 def test_a_run_of_another_thread_that_went_the_other_way_is_not_counted() -> None:
     runs = Runs()
     runs.run(100, lambda _: 20_000)
