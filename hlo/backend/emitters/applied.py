@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.emitters import constants, elementwise
+from hlo.backend.emitters import constants, elementwise, uniform_quotients
 from hlo.backend.emitters import uniform_division as by_one
 from hlo.backend.emitters.table import EMITTERS
 from hlo.backend.lanes import types
@@ -32,6 +32,8 @@ def apply(
     if rounds and by_one.applies(nest, opcode, instruction.shape.dtype, list(operands)):
         quotient = by_one.quotient(nest, *operands)
         return types.rounded(w, target, quotient, dt.BF16, has_short_nans=True)
+    if uniform_quotients.applies(nest, opcode, instruction.shape.dtype, list(operands)):
+        return uniform_quotients.divided(nest, opcode, instruction.shape.dtype, list(operands))
     if rounds and is_in_halves(instruction.opcode, instruction.shape.dtype, target):
         from hlo.backend.emitters import half_arithmetic  # for programs that compute in halves
 
