@@ -1,4 +1,4 @@
-"""Scatters of one number: counts, marks and bounds, of which nobody writes the updates to memory."""
+"""Scatters of one number: counts, marks and bounds, whose updates nobody writes to memory."""
 
 import numpy as np
 import pytest
