@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hlo.analysis.blocks.sums import is_spread_number, is_zero
+from hlo.analysis.blocks.sums import is_spread_number
 from hlo.analysis.flow import origin
+from hlo.analysis.fusibility import is_zero
 from hlo.analysis.reducers import reducer_of
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal

@@ -286,6 +286,17 @@ def is_scalar_constant(instruction: Instruction) -> bool:
     return isinstance(literal, Literal) and not literal.is_elided
 
 
+def is_zero(value: Instruction) -> bool:
+    """Whether a value is made as a number everywhere of which no bit is set: no negative zero."""
+    if value.opcode == "broadcast":
+        (value,) = value.operands
+    if not is_scalar_constant(value):
+        return False
+    literal = value["literal"]
+    assert isinstance(literal, Literal), "a scalar constant's"
+    return not any(literal.array.tobytes())
+
+
 def is_large_fraction(instruction: Instruction) -> bool:
     """A scalar constant of a float type from a half to less than one, or the negative of such."""
     if not is_scalar_constant(instruction) or not instruction.shape.dtype.is_float:

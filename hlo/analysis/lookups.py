@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.analysis.fusibility import is_scalar_constant
+from hlo.analysis.fusibility import is_zero
 from hlo.analysis.reducers import reducer_of
 from hlo.indexing.queries import Step, Steps, steps
 from hlo.ir.instruction import Attributes, Instruction
-from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.ops.indexing import GatherAttributes, ScatterAttributes
 
@@ -107,12 +106,7 @@ def is_sum_from_zero(scatter: Instruction) -> bool:
     the other, is rounded as often and in the same order as all at once.
     """
     start = scatter.operands[0]
-    if start.opcode != "broadcast" or not is_scalar_constant(start.operands[0]):
-        return False
-    literal = start.operands[0]["literal"]
-    assert isinstance(literal, Literal), "a scalar constant's"
-    is_zero = not any(literal.array.tobytes())
-    return is_zero and reducer_of(scatter).opcodes == ("add",)
+    return is_zero(start) and reducer_of(scatter).opcodes == ("add",)
 
 
 class _Form(Struct, frozen=True):

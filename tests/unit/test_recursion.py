@@ -80,7 +80,7 @@ ALLOWED = {
         formats.reading._in_file*3 formats.unpacking.unpacked
     """,
     "a call for each step in a kernel, which deep_fusions bounds by 100 (DEEPEST_PATH)": """
-        backend.lanes.access.lane_atom backend.emitters.elemental.Elemental._chosen*11
+        backend.lanes.access.lane_atom backend.emitters.elemental.Elemental._chosen*12
         indexing.affine.Expr.depends_on*2
         indexing.affine.Expr.is_made_of
         indexing.affine.Expr.substituted*2

@@ -24,9 +24,9 @@ from collections.abc import Callable, Container, Iterable
 
 from hlo.analysis.blocks.block import PLACED, SUMMED, WHOLE, Block, Cut, Span
 from hlo.analysis.blocks.rules import is_whole_array, leads, operand_spans
-from hlo.analysis.blocks.sums import added_cuts, is_summed, is_zero, summed_cuts
+from hlo.analysis.blocks.sums import added_cuts, is_summed, summed_cuts
 from hlo.analysis.decisions import decisions_of
-from hlo.analysis.fusibility import MOVEMENT, is_elementwise
+from hlo.analysis.fusibility import MOVEMENT, is_elementwise, is_zero
 from hlo.analysis.while_loops.loop_state import element_index
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from hlo.analysis.blocks.block import SUMMED, WHOLE, Block, Cut
 from hlo.analysis.blocks.rules import is_whole_array, led_span
-from hlo.analysis.fusibility import is_scalar_constant
+from hlo.analysis.fusibility import is_scalar_constant, is_zero
 from hlo.analysis.reducers import reducer_of
 from hlo.ir.instruction import Instruction
-from hlo.ir.literal import Literal
 from hlo.ops.contraction import DotAttributes
 from hlo.ops.reduction import ReduceAttributes
 
@@ -123,17 +122,6 @@ def _added_rows(reduction: Instruction, block: Block) -> list[Cut] | None:
         return None
     is_over_rows = places is not None and set(places) <= set(dims)
     return [(rows, block.all if is_over_rows else SUMMED), (start, WHOLE)]
-
-
-def is_zero(value: Instruction) -> bool:
-    """Whether a value is made as the number 0 everywhere."""
-    if value.opcode == "broadcast":
-        (value,) = value.operands
-    if not is_scalar_constant(value):
-        return False
-    literal = value["literal"]
-    assert isinstance(literal, Literal), "a scalar constant's"
-    return not literal.is_elided and not any(literal.array.tobytes())
 
 
 def is_spread_number(value: Instruction) -> bool:

@@ -14,9 +14,8 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.analysis.blocks.sums import is_zero
 from hlo.analysis.flow import Callers, Value, is_body, onward, origin
-from hlo.analysis.fusibility import is_scalar_constant
+from hlo.analysis.fusibility import is_scalar_constant, is_zero
 from hlo.analysis.reducers import reducer_of
 from hlo.analysis.while_loops.loop_state import element_index, unchanged_elements
 from hlo.ir.computation import Computation

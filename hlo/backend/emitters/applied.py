@@ -15,7 +15,7 @@ from hlo.backend.loops.expression import tuple_index, unsupported
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import Trait, attributes_of, has_trait
+from hlo.ops.table import OPS, Trait, attributes_of, has_trait
 
 
 def apply(
@@ -32,6 +32,11 @@ def apply(
     if rounds and by_one.applies(nest, opcode, instruction.shape.dtype, list(operands)):
         quotient = by_one.quotient(nest, *operands)
         return types.rounded(w, target, quotient, dt.BF16, has_short_nans=True)
+    if instruction.shape.dtype.is_integral and OPS[opcode].cost.divides:
+        from hlo.backend.emitters import uniform_quotients  # for programs that divide integers
+
+        if uniform_quotients.applies(nest, opcode, instruction.shape.dtype, list(operands)):
+            return uniform_quotients.divided(nest, opcode, instruction.shape.dtype, list(operands))
     if rounds and is_in_halves(instruction.opcode, instruction.shape.dtype, target):
         from hlo.backend.emitters import half_arithmetic  # for programs that compute in halves
 

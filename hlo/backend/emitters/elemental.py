@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from hlo.analysis.fusibility import is_elementwise
+from hlo.analysis.fusibility import is_elementwise, is_zero
 from hlo.backend.emitters import constants, exact_division
 from hlo.backend.emitters.applied import apply, reread
 from hlo.backend.ir.writer import Value
@@ -298,6 +298,9 @@ class Elemental:
         if place is not None:
             guard = self.test(self.guards) if self.guards else None
             return access.load(self.nest, *place, guard)
+        run = self._run_in_zeros(instruction, choices)
+        if run is not None:
+            return run
         w = self.nest.w
         *guarded, last = choices
         with self.under(last.conditions):
@@ -312,6 +315,22 @@ class Elemental:
             dtype = self.expression.storage(instruction.shape.dtype)
             result = types.selected(w, self.nest.target, condition, pair, dtype)
         return result
+
+    def _run_in_zeros(self, instruction: Instruction, choices: list[Case]) -> Lanes | None:
+        """The lanes of an array that is padded with zeros, where a masked load makes these: lanes
+        that are masked off are zero.
+        """
+        isa, dtype = self.nest.target.isa, instruction.shape.dtype
+        if instruction.opcode != "pad" or dtype.is_complex or not isa.masks_loads_of(dtype.bits):
+            return None
+        array, value = instruction.operands
+        if not is_zero(self.expression.source(value, ())[0]):
+            return None
+        place = self.place_in_memory(array, choices[0].index)
+        if place is None or place[1].lanes == 1 or affine.stride(place[1]) != 1:
+            return None
+        guard = self.test((*self.guards, *choices[0].conditions))
+        return access.load(self.nest, *place, guard)
 
     def place_in_memory(self, instruction: Instruction, index: Index) -> tuple[Memory, Expr] | None:
         """Where an element lies, if it is one of an array in memory that is moved."""

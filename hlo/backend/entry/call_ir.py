@@ -17,7 +17,15 @@ from msgspec import Struct
 from hlo.backend.entry import block_ir, foreign_ir, scalar_ir, trials_ir
 from hlo.backend.entry.block_ir import BLOCK_FREE, BLOCK_NEW, DECREF, INCREF, NEW_RESULT
 from hlo.backend.entry.foreign_ir import FOREIGN
-from hlo.backend.entry.layouts import Array, Foreign, Object, Record, Relocation, Row
+from hlo.backend.entry.layouts import (
+    Array,
+    Description,
+    Foreign,
+    Object,
+    Record,
+    Relocation,
+    Row,
+)
 from hlo.backend.entry.process import (
     CALL,
     ENTER,
@@ -195,11 +203,11 @@ def _check_arguments(p: Procedure, lists: _Lists, frames: Word, decline: Join) -
         accept.go_if(number.ne(NULL))
         decline.go()
         array.here()
-        has_dtype = row.load(Row.dtype).eq(argument.load(Array.dtype))
+        _check_dtype(p, row.load(Row.dtype), argument.load(Array.dtype), decline)
         is_plain = (argument.load(Array.flags) & PLAIN).eq(PLAIN)
         rank = row.load(Row.rank)
         has_rank = argument.load(Array.rank).to("i64").eq(rank)
-        is_expected = has_dtype & is_plain & has_rank
+        is_expected = is_plain & has_rank
         place.put(argument.load(Array.data))
         sizes, expected = argument.load(Array.sizes), row.load(Row.sizes)
         decline.go_unless(is_expected)
@@ -207,6 +215,18 @@ def _check_arguments(p: Procedure, lists: _Lists, frames: Word, decline: Join) -
             decline.go_unless(sizes.get("i64", d).eq(expected.get("i64", d)))
         accept.here()
     decline.go_if(frames.get("i64").eq(0))
+
+
+def _check_dtype(p: Procedure, expected: Word, found: Word, decline: Join) -> None:
+    """Whether an array's type is the expected one, or says the same: what was unpickled has copies
+    of NumPy's types.
+    """
+    agrees = p.join()
+    agrees.go_if(found.eq(expected))
+    is_same_class = found.load(Description.scalar).eq(expected.load(Description.scalar))
+    is_same_type = found.load(Description.identity).eq(expected.load(Description.identity))
+    decline.go_unless(is_same_class & is_same_type)
+    agrees.here()
 
 
 def _check_given(p: Procedure, lists: _Lists, decline: Join) -> None:

@@ -111,6 +111,15 @@ class Array:
     flags = Field(64, "i32")
 
 
+class Description:
+    """NumPy's description of a type (`dtype`): the class of its scalars; kind, letter, byte order,
+    flags and number of the type in one word.
+    """
+
+    scalar = Field(16, "ptr")
+    identity = Field(24)
+
+
 class Buffer:
     """A view of Python's buffer protocol."""
 

@@ -15,7 +15,7 @@ from hlo.analysis.blocks.block import SUMMED, WHOLE, Block
 from hlo.analysis.blocks.blocked import KIND
 from hlo.analysis.blocks.blocking import Spans, is_memory, loop_spans
 from hlo.analysis.blocks.size import CACHE_BYTES, divisors, longer_dims
-from hlo.analysis.blocks.sums import is_zero
+from hlo.analysis.fusibility import is_zero
 from hlo.analysis.while_loops.loop_state import counter, element_index, unchanged_elements
 from hlo.analysis.work import NOTHING, Work, applied, taken_bytes, work_of
 from hlo.ir.computation import Computation

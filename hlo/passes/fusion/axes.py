@@ -115,7 +115,7 @@ def operand_axes(group: Group, user: Instruction, number: int) -> Axes:
     found = steps(user, number)
     if found is own_steps(operand.rank):  # one value for all ops on elements
         return own
-    if found is None or (user.opcode == "gather" and number == 0 and _takes_elements(user)):
+    if found is None or (user.opcode == "gather" and number == 0 and takes_elements(user)):
         is_picked = found is not None
         return ((PICKED, user.shape.size) if is_picked else UNKNOWN,) * operand.rank
     is_cut = len(group.members) <= _MOST_CUT
@@ -137,7 +137,7 @@ def operand_axes(group: Group, user: Instruction, number: int) -> Axes:
     return tuple(result)
 
 
-def _takes_elements(gather: Instruction) -> bool:
+def takes_elements(gather: Instruction) -> bool:
     """Whether each of its slices is one element."""
     sizes: Sequence[int] = attribute(gather, "slice_sizes")  # type: ignore[assignment]  # INTS
     return prod(sizes) == 1

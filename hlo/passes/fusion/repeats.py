@@ -17,6 +17,7 @@ from hlo.machine import COMMON, COMMON_LANES
 from hlo.ops.movement import PadAttributes
 from hlo.ops.table import INDEX_MAPS, OPS, Trait, has_trait, opcodes
 from hlo.passes.fusion.axes import PICKED, Axes, Axis, Counts, Group, fixed_dims, users_in
+from hlo.passes.fusion.looked_up import is_looked_up_often
 from hlo.passes.fusion.views import is_kept_row, views_memory
 from hlo.passes.patterns.matching import ints
 
@@ -57,24 +58,9 @@ _TURNS = opcodes(Trait.REGROUPS | Trait.PERMUTES)
 
 def is_read_often(producer: Instruction) -> bool:
     """Whether it is to be made once, in the order in which it is read."""
-    if _is_looked_up_often(producer):
+    if is_looked_up_often(producer):
         return True
     return is_turned_back(producer) or _is_spread_lookup(producer) or _is_tiled(producer)
-
-
-def _is_looked_up_often(producer: Instruction) -> bool:
-    """Whether it is computed of several arrays, and all that reads it are gathers of many more
-    elements than it has, as a node's value along all its edges: each would gather from all of these
-    arrays, and do the arithmetic again.
-    """
-    if not is_elementwise(producer) or not producer.shape.dims or not producer.users:
-        return False
-    if any(u.opcode != "gather" or producer in u.operands[1:] for u in producer.users):
-        return False
-    least = producer.shape.size_bytes // 2
-    arrays = {o for o in producer.operands if _read_bytes(o) >= least}
-    read = sum(u.shape.size for u in producer.users)
-    return len(arrays) > 1 and read >= _LITTLE * producer.shape.size
 
 
 def is_turned_back(producer: Instruction) -> bool:

@@ -79,8 +79,10 @@ def _split(module: Module, scatter: Instruction, parts: int) -> Instruction:
     each = updates.shape.size // parts
 
     def parted(array: Instruction) -> Instruction:
-        dims = (parts, each, *array.shape.dims[1:])
-        return make(scatter, "reshape", array, shape=Shape.array(array.shape.dtype, dims))
+        shape = Shape.array(array.shape.dtype, (parts, each, *array.shape.dims[1:]))
+        if array.opcode == "broadcast" and not array.operands[0].shape.rank:
+            return make(scatter, "broadcast", array.operands[0], shape=shape, dimensions=())
+        return make(scatter, "reshape", array, shape=shape)
 
     shape = Shape.array(scalar.dtype, (parts, *x.shape.dims))
     tables = make(scatter, "broadcast", start, shape=shape, dimensions=())

@@ -29,7 +29,7 @@ def _enter(opcode: str) -> None:
         case "dynamic-slice" | "dynamic-update-slice" | "get-dimension-size":
             from hlo.passes.patterns import indexing
         case "scatter":
-            from hlo.passes.patterns import counting, indexing, overlaps  # noqa: F401
+            from hlo.passes.patterns import batching, counting, indexing, overlaps  # noqa: F401
         case "sort":
             from hlo.passes.patterns import ordering  # noqa: F401
         case "gather":
@@ -56,6 +56,7 @@ RULES.fill_from(_enter)
 def all_rules() -> dict[str, Rule]:
     """The rules of all families by name, family by family."""
     from hlo.passes.patterns import (  # noqa: F401
+        batching,
         contraction,
         conversion,
         convolution,

@@ -101,6 +101,22 @@ ENTRY e { x = f32[2,3] parameter(0)
     assert not slow_calls
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.bool_, np.complex128])
+def test_copies_of_types_never_reach_the_slow_call(kind: type, slow_calls: list[object]) -> None:
+    name = {"float32": "f32", "bool": "pred", "complex128": "c128"}[np.dtype(kind).name]
+    program = whole(
+        f"HloModule m\nENTRY e {{ x = {name}[3] parameter(0)\n  ROOT y = {name}[3] copy(x) }}"
+    )
+    x = np.array([0, 1, 1], kind).view(np.dtype(kind, copy=True))
+    assert x.dtype is not np.dtype(kind)
+    np.testing.assert_array_equal(program(x), x)
+    assert not slow_calls
+    if kind is np.float32:
+        for other in (">f4", "i4", "f8"):
+            with pytest.raises(HloError, match="argument 0"):
+                program(x.astype(other))
+
+
 STEP = """HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }
 ENTRY e { x = f32[64] parameter(0)
   y = f32[64] parameter(1)

@@ -122,11 +122,12 @@ class ScatterForm(Struct, frozen=True):
     def is_in_registers(self) -> bool:
         """Whether single elements that were just combined stay in a register for the next ones:
         where neighbours are likely to be the same, as sorted ones are, and pairs (distances between
-        rows and columns). Where they never are, asking takes half as long again.
+        rows and columns). Where they never are, as along a batch, asking takes half as long again.
         """
         indexed = any(start.component is not None for start in self.starts)
         loops = len(self.positions) - self.is_batched  # batches are units
-        is_row = loops > 0 and self.positions[-1] > 1
+        is_apart = any(start.position == len(self.positions) - 1 for start in self.starts)
+        is_row = loops > 0 and self.positions[-1] > 1 and not is_apart
         is_likely = self.is_sorted or loops > 1
         return self.is_element and indexed and is_row and is_likely
 

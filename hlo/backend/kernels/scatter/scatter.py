@@ -208,6 +208,8 @@ class _Build:
 
     def _range(self, depth: int) -> tuple[Bound, Bound]:
         """A loop's positions."""
+        if depth == 0 and self.form.is_batched:
+            return BEGIN, END
         if self.share is None:
             return 0, self.form.positions[depth]
         return self.share.begin, self.share.end
@@ -249,9 +251,6 @@ class _Build:
             self._positions(depth + 1, (update, index, (*at[2], i)), span)
             return []
 
-        if depth == 0 and form.is_batched:
-            self.nest.loop(BEGIN, END, 1, [], each)
-            return
         low, high = self._range(depth)
         whole = low
         if depth == len(form.positions) - 1 and not form.window and form.may_fit:

@@ -200,6 +200,10 @@ BATCHES = (
     "update_window_dims={}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, "
     "input_batching_dims={0}, scatter_indices_batching_dims={0}, indices_are_sorted=true"
 )
+INNER = (
+    "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+    "input_batching_dims={1}, scatter_indices_batching_dims={1}, index_vector_dim=2"
+)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "f16", "s8", "u32", "pred"])
@@ -230,6 +234,7 @@ def test_what_was_just_combined_stays_in_a_register_where_the_next_is_likely_the
     rows, cells = f"{BATCHES}, index_vector_dim=2", f"{BATCHES}, index_vector_dim=1"
     assert "in a register" in text("s32[9,50,1]", "f32[9,50]", rows, "f32[9,3]")
     assert "in a register" not in text("s32[9,1]", "f32[9]", cells, "f32[9,3]")
+    assert "in a register" not in text("s32[50,9,1]", "f32[50,9]", INNER, "f32[3,9]")
 
 
 @pytest.mark.parametrize("ranges", [1, 3])
@@ -237,3 +242,4 @@ def test_batches_of_neighbours_that_are_the_same(ranges: int) -> None:
     """Of one position each, too: then there is no loop but that over batches."""
     check(("f32[4,3]", "s32[4,50,1]", "f32[4,50]"), f"{BATCHES}, index_vector_dim=2", "add", ranges)
     check(("f32[9,3]", "s32[9,1]", "f32[9]"), f"{BATCHES}, index_vector_dim=1", "add", ranges)
+    check(("f32[3,9]", "s32[50,9,1]", "f32[50,9]"), INNER, "add", ranges)
