@@ -40,16 +40,13 @@ from hlo.backend.kernels.contraction.packing.assembly_copies import called, is_a
 from hlo.backend.kernels.contraction.packing.form import Packing, PanelRange
 from hlo.backend.kernels.contraction.packing.panels import packed_strides
 from hlo.backend.kernels.contraction.problem.addressing import Place, address_of, moved
-from hlo.backend.kernels.contraction.problem.offsets import (
-    element_0,
-    offsets_of,
-    start_buffers,
-)
+from hlo.backend.kernels.contraction.problem.offsets import element_0, offsets_of, start_buffers
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.result_prefetch import ResultPrefetch
 from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.backend.kernels.contraction.products.band_limits import BandLimits, Depths, one
 from hlo.backend.kernels.contraction.products.batch_prefetch import BatchPrefetch
+from hlo.backend.kernels.contraction.products.column_prefetch import ColumnPrefetch
 from hlo.backend.kernels.contraction.products.finishing import (
     Columns,
     Finishing,
@@ -96,6 +93,7 @@ class _Product:
         self.batch_prefetch = BatchPrefetch(self.w, plan, form.prefetched_factors)
         self.row_prefetch = RowPrefetch(self.w, plan, form.row_prefetch_bytes)
         self.tile_packing = TilePacking(self.w, plan, form.row_lines)
+        self.column_prefetch = ColumnPrefetch(self.w, plan, form.column_lines)
         sizes = form.scratch_sizes
         self.scratch_at = [sum(sizes[:i]) for i in range(4)]
         self.scratch_bytes = sum(sizes)
@@ -155,6 +153,7 @@ class _Product:
         """One unit; what it packs is remembered, so that the next one need not pack it again."""
         w, c, plan = self.w, self.c, self.plan
         b, row_block, column_block = self._numbers(unit)
+        self.column_prefetch.unit(unit)
         self.out_index = strided(w, b, [(a.size, a.out) for a in c.batch])
         tiles = shared(w, row_block, plan.rows.count, plan.row_blocks)
         panels = shared(w, column_block, plan.columns.count, plan.column_blocks)
@@ -177,7 +176,7 @@ class _Product:
 
     def _placed(self, b: Value, tiles: Range, panels: Range, new: list[Value]) -> None:
         """A unit's tiles and panels, after what is packed of them."""
-        plan = self.plan
+        plan, self.end = self.plan, tiles[1]
         self._place("lhs", b, tiles, new[0])
         self._place("rhs", b, panels, new[1])
         if plan.depth_first:
@@ -209,6 +208,8 @@ class _Product:
             return
         base = moved(w, self.base[side], b, batch, packing.source.dtype)
         self.at[side] = base
+        if side == "rhs":
+            self.column_prefetch.place(base, w.int(0), panels)
         if isinstance(base, Value):
             self.batch_prefetch.place(side, base)
         if reading is Reading.IN_UNIT and not (self.plan.depth_first and side == "rhs"):
@@ -336,6 +337,7 @@ class _Product:
         def at_depths(block: Value, depths: Depths) -> None:
             begin = times(w, block, self.plan.depth_block)
             if self.plan.rhs is Reading.IN_UNIT:
+                self.column_prefetch.place(base, begin, panels)
                 if self.form.packs_first:
                     self.tile_packing.place(address_of(base), begin, panels)
                 else:
@@ -439,10 +441,9 @@ class _Product:
             out = self._place_of_tile(start, local, columns)
             ahead = self.batch_prefetch.start(tile) or self.row_prefetch.start(tile)
             ahead = ahead or self.tile_packing.ahead(self.panel, tile)
-            if memory is None:
-                write_tile(w, form, lhs, rhs, out, self.aside, ahead)
-            else:
-                write_tile(w, form, lhs, memory, out, self.aside, ahead, panel=rhs)
+            asked = self.column_prefetch.start(self.panel, tile, self.end, ahead, rhs)
+            at, panel = (rhs, None) if memory is None else (memory, rhs)
+            write_tile(w, form, lhs, at, out, self.aside, asked, panel)
         else:
             self.is_glue = False
             self._in_registers(lhs, rhs, depths, start, local, columns)
