@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.ir.arithmetic import add, advanced, split_index, times
+from hlo.backend.ir.arithmetic import add, advanced, shared, split_index, times
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.microkernels.assembly import Ahead
-from hlo.backend.kernels.contraction.problem.addressing import Place, address_of
+from hlo.backend.kernels.contraction.problem.addressing import Place, address_of, moved
 from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.backend.kernels.contraction.products.partial_sums import Range
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.row_prefetch import row_prefetch_bytes
+from hlo.backend.kernels.contraction.products.units import unit_after, unit_numbers
 
 
 class ColumnLines(Struct, frozen=True):
@@ -45,7 +46,9 @@ def column_lines(plan: ProductPlan) -> ColumnLines | None:
     packing, machine = plan.rhs_packing, plan.ring.target.machine
     source, item_bytes = packing.source, packing.source.dtype.item_bytes
     is_apart = plan.group > 0 and plan.rhs is Reading.IN_UNIT and packing.is_far
-    if not is_apart or source.is_computed or plan.column_blocks * plan.depth_blocks == 1:
+    if not is_apart or source.is_computed or plan.contraction.bounded_side:
+        return None
+    if plan.shared_runs * plan.depth_blocks == 1:
         return None
     if len(source.depth) != 1 or not source.is_free_contiguous:
         return None
@@ -72,37 +75,42 @@ class ColumnPrefetch:
         self.w = w
         self.plan = plan
         self.lines = lines
-        self.packing = plan.rhs_packing
-        self.is_last: Value | None = None
+        self.source = plan.rhs_packing.source
+        self.after = w.int(0)  # the columns of the unit after this one
 
-    def unit(self, unit: Value) -> None:
-        """Whether it is the last one of those that meet the same columns."""
-        plan, c = self.plan, self.plan.contraction
-        again = plan.row_blocks * (1 if c.differs("rhs") else c.batches)
-        if self.lines is not None and again > 1:
-            w = self.w
-            at = w.binary("urem", unit, w.int(again))
-            self.is_last = w.compare("icmp eq", at, w.int(again - 1))
+    def unit(self, unit: Value, memory: Place) -> None:
+        """memory: element 0 of all columns."""
+        if self.lines is None:
+            return
+        w, plan, c = self.w, self.plan, self.plan.contraction
+        b, _, column = unit_numbers(w, plan, unit_after(w, plan, unit))
+        there = moved(w, memory, b, [(a.size, a.rhs) for a in c.batch], self.source.dtype)
+        first, _ = shared(w, column, plan.columns.count, plan.column_blocks)
+        self.after = self._at(there, w.int(0), first)
+        self.wanted = w.int(self.lines.tiles)
+        if plan.shared_bytes and plan.units > plan.shared_runs:
+            own, _, now = unit_numbers(w, plan, unit)
+            is_new = w.compare("icmp ne", column, now)
+            if c.differs("rhs"):
+                is_new = w.binary("or", is_new, w.compare("icmp ne", b, own))
+            self.wanted = w.select(is_new, self.wanted, w.int(0))
 
     def place(self, memory: Place, begin: Value, panels: Range) -> None:
         """The block that begins at a depth. memory: depth 0 of column 0."""
         if self.lines is None:
             return
         w, plan = self.w, self.plan
-        end = add(w, begin, w.int(plan.depth_block))
-        is_over = w.compare("icmp uge", end, w.int(plan.contraction.k))
-        self.first, self.wanted = panels[0], w.int(self.lines.tiles)
-        panel = panels[1]
-        if self.is_last is not None:
-            panel = w.select(self.is_last, *panels[::-1])
-            if not plan.depth_first:  # The next unit finds what this one has packed.
-                self.wanted = w.select(self.is_last, self.wanted, w.int(0))
-        panel = w.select(is_over, panel, panels[0])
-        depth = w.select(is_over, w.int(0), end)
-        source = self.packing.source
+        self.first, self.following = panels[0], self.after
+        if plan.depth_blocks > 1:
+            end = add(w, begin, w.int(plan.depth_block))
+            is_over = w.compare("icmp uge", end, w.int(plan.contraction.k))
+            self.following = w.select(is_over, self.after, self._at(memory, end, panels[0]))
+
+    def _at(self, memory: Place, depth: Value, panel: Value) -> Value:
+        w, source = self.w, self.source
         row = times(w, depth, source.depth[0][1])
-        offset = add(w, row, times(w, panel, plan.columns.step))
-        self.following = element_address(w, address_of(memory), offset, source.dtype)
+        offset = add(w, row, times(w, panel, self.plan.columns.step))
+        return element_address(w, address_of(memory), offset, source.dtype)
 
     def start(
         self, panel: Value, tile: Value, end: Value, rows: Value | None, near: Value

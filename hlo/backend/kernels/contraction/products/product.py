@@ -26,7 +26,6 @@ from hlo.backend.ir.arithmetic import (
     clipped,
     divided,
     shared,
-    split_index,
     strided,
     times,
 )
@@ -58,6 +57,7 @@ from hlo.backend.kernels.contraction.products.partial_sums import PartialSums, R
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.row_prefetch import RowPrefetch
 from hlo.backend.kernels.contraction.products.tile_packing import TilePacking
+from hlo.backend.kernels.contraction.products.units import unit_numbers
 from hlo.backend.kernels.contraction.products.work import product_work
 
 
@@ -152,8 +152,8 @@ class _Product:
     def _unit(self, unit: Value, packed_before: list[Value]) -> list[Value]:
         """One unit; what it packs is remembered, so that the next one need not pack it again."""
         w, c, plan = self.w, self.c, self.plan
-        b, row_block, column_block = self._numbers(unit)
-        self.column_prefetch.unit(unit)
+        b, row_block, column_block = unit_numbers(w, plan, unit)
+        self.column_prefetch.unit(unit, self.base["rhs"])
         self.out_index = strided(w, b, [(a.size, a.out) for a in c.batch])
         tiles = shared(w, row_block, plan.rows.count, plan.row_blocks)
         panels = shared(w, column_block, plan.columns.count, plan.column_blocks)
@@ -185,17 +185,6 @@ class _Product:
             self._groups(tiles, panels, self.all_depths)
         else:
             each(self.w, *panels, lambda p: self._panel(p, tiles))
-
-    def _numbers(self, unit: Value) -> tuple[Value, Value, Value]:
-        """Batch, row block and column block; the factor that is packed once is the outer one's."""
-        w, plan, outer = self.w, self.plan, 1 << 40
-        if not plan.group:
-            b, row, column = split_index(w, unit, (outer, plan.row_blocks, plan.column_blocks))
-        elif any(a.rhs for a in self.c.batch):
-            b, column, row = split_index(w, unit, (outer, plan.column_blocks, plan.row_blocks))
-        else:
-            column, b, row = split_index(w, unit, (outer, self.c.batches, plan.row_blocks))
-        return b, row, column
 
     def _place(self, side: str, b: Value, panels: Range, new: Value) -> None:
         """Where this unit finds a factor, and the panel that lies there; packed if it has to be."""
