@@ -85,6 +85,7 @@ _RARE: dict[str, dict[str, tuple[Set[str], ...]]] = {
     },
     "movement": {
         "concatenate-flattening": (frozenset({"concatenate"}),),
+        "dot-operand-transposer": (frozenset({"dot"}),),
         "gather-operand-transposer": (frozenset({"gather"}),),
         "reduction-operand-transposer": (frozenset({"reduce"}),),
         "scatter-operand-transposer": (frozenset({"scatter"}),),
@@ -249,6 +250,7 @@ def _optimised(algsimp: str, *inexact: str) -> tuple[str, ...]:
         "score-rows",
         "reduction-operand-transposer",
         "gather-operand-transposer",
+        "dot-operand-transposer",
         "concatenate-flattening",
         "row-update-mover",
         "overwritten-start-remover",

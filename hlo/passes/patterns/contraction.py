@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from msgspec.structs import replace
@@ -71,10 +72,16 @@ def _dims(root: Instruction, name: str) -> tuple[int, ...]:
     return ints(root, name) if name in root.attributes else ()
 
 
+def has_batch_innermost(factor: Shape, batch: Sequence[int]) -> bool:
+    """Whether neighbours are of different matrices, in the default layout."""
+    longer = [d for d, size in enumerate(factor.dims) if size > 1]
+    return len(longer) > 1 and longer[-1] in batch
+
+
 @rewrite("dot", operand="transpose")
 def dot_of_transpose(root: Instruction) -> Instruction | None:
     """dot(transpose(x, p), y) => dot(x, y) with dimensions p[d], reshaped
-    where the free dims keep their order, those of size 1 aside
+    where the free dims keep their order, those of size 1 aside, and no batch becomes innermost
     """
     for side, x in zip(("lhs", "rhs"), root.operands, strict=True):
         if x.opcode != "transpose" or not is_plain(x.operands[0].shape):
@@ -82,6 +89,8 @@ def dot_of_transpose(root: Instruction) -> Instruction | None:
         order = ints(x, "dimensions")
         contracting = _dims(root, f"{side}_contracting_dims")
         batch = _dims(root, f"{side}_batch_dims")
+        if has_batch_innermost(x.operands[0].shape, [order[d] for d in batch]):
+            continue
         free = [order[d] for d in range(len(order)) if d not in contracting and d not in batch]
         longer = [d for d in free if x.operands[0].shape.dims[d] != 1]
         if longer != sorted(longer) or not (free == longer or is_plain(root.shape)):
