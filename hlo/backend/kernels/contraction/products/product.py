@@ -247,14 +247,13 @@ class _Product:
     # -- panels and depth blocks -----------------------------------------------------------------
 
     def _columns(self, panel: Value) -> Columns:
-        self.panel = panel
+        self.panel = self.batch_prefetch.panel = panel
         return columns_from(self.w, self.plan, self.plan.columns.start(self.w, panel))
 
     def _panel(self, panel: Value, tiles: Range) -> None:
         w, plan = self.w, self.plan
         columns = self._columns(panel)
         at = self._address("rhs", panel, columns.start)
-        self.batch_prefetch.panel = panel
         self.row_prefetch.base, self.row_prefetch.panel = address_of(self.at["lhs"]), w.int(0)
         if not self.staged:
             self._tiles(tiles, self.all_depths, at, columns)
