@@ -3,24 +3,20 @@
     dot(x[m, k, b], y)   =>   dot(transpose(x)[b, m, k], y)   where b is a batch
 
 Where neighbours are those of different matrices, a matrix has a line of memory for each of its
-elements, and these are gathered one by one; a transpose takes each line once. Zen 4, one thread, of
-the time without: f32, 64 x 64 0.82 (100 of them) to 0.21 (1,000), 32 x 32 and 16 x 16 0.31 to 0.88,
-12 to 100 rows by 6 columns of 48 depths 0.4 to 0.67; bf16, 96 columns, 0.36 to 1.04.
+elements, and these are gathered one by one; a transpose takes each line once. Zen 4, of the time
+without: f32, one thread, 64 x 64 0.82 (100 of them) to 0.21 (1,000), 32 x 32 and 16 x 16 0.31 to
+0.88, 12 to 100 rows by 6 columns of 48 depths 0.4 to 0.67; two threads 0.93 to 0.24, 0.39 to 1.01
+(2,000 of them 1.11 and 1.26), 0.46 to 0.81; bf16, 96 columns, 0.36 to 1.12.
 """
 
 from __future__ import annotations
-
-from math import prod
 
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.making import make, transposed
 from hlo.passes.liveness import replace, replaceable
-from hlo.passes.patterns.contraction import has_batch_innermost
+from hlo.passes.patterns.contraction import is_best_turned
 from hlo.passes.patterns.matching import ints, is_plain
-
-LEAST_ELEMENTS = 16  # Of a matrix: of a smaller one whole lines are as near.
-LEAST_USES = 4  # How often each element is multiplied: a transpose reads and writes it once.
 
 
 def dot_operand_transposer(module: Module) -> bool:
@@ -37,14 +33,10 @@ def dot_operand_transposer(module: Module) -> bool:
 def _is_across(dot: Instruction, side: int) -> bool:
     """Whether matrices of a factor lie across each other, and are worth to be turned."""
     x, y = dot.operands[side], dot.operands[1 - side]
-    if not (is_plain(dot.shape) and is_plain(x.shape)) or dot.get("sparsity"):
+    if not all(is_plain(i.shape) for i in (dot, x, y)) or dot.get("sparsity"):
         return False
-    if not has_batch_innermost(x.shape, _dims(dot, side, "batch")):
-        return False
-    batches = prod(x.shape.dims[d] for d in _dims(dot, side, "batch"))
-    depth = prod(x.shape.dims[d] for d in _dims(dot, side, "contracting"))
-    uses = y.shape.size // max(batches * depth, 1)
-    return x.shape.size >= LEAST_ELEMENTS * batches and uses >= LEAST_USES
+    batch, contracted = (_dims(dot, side, kind) for kind in ("batch", "contracting"))
+    return is_best_turned(x.shape, batch, contracted, y.shape)
 
 
 def _dims(dot: Instruction, side: int, kind: str) -> tuple[int, ...]:
