@@ -51,8 +51,9 @@ DEPTHS = COMMON.first_cache.ways  # Rows of the matrix that are added to these a
 LEAST_UNITS = 4
 ACROSS = 3  # About how many products as many lanes take as the sum over a vector's lanes.
 # Rows for each vector of depth from which on columns are turned for tiles, less one; where these
-# are of other types. A matrix is no larger.
-TURNED_ROWS, OTHER_ROWS = 5, 3
+# are of other types; where registers hold fewer sums of dots. A matrix is no larger.
+TURNED_ROWS, OTHER_ROWS, CROWDED_ROWS = 5, 3, 2
+CROWDED_REGISTERS = 16
 TURNED_BYTES = COMMON.second_cache.bytes
 SPARE = 4  # Registers of a complex number of the matrix, as it lies and taken apart.
 DOTS_BLOCK = 32  # Vectors along depth that are added one after the other.
@@ -93,13 +94,16 @@ def _is_short(c: Contraction, ring: Ring) -> bool:
     complex numbers, cost each sum more.
 
     Zen 4, one thread, thousands of matrices of 16 and 64 columns, of the time of dots: f32, 16
-    depths by 4 to 16 rows 0.73 to 0.49, 32 by 16 0.77; with AVX2, 8 by 4 to 16 0.59 to 0.43, 16 by
-    16 0.5; f64, 8 by 4 to 16 0.9 to 0.62; 16 depths by 3 to 8 rows f16 0.88 to 0.48, bf16 0.58 to
-    0.32, bytes 0.59 to 0.35, c64 0.57 to 0.45.
+    depths by 4 to 16 rows 0.73 to 0.49, 32 by 16 0.77; f64, 8 by 4 to 16 0.9 to 0.62; 16 depths by
+    3 to 8 rows f16 0.88 to 0.48, bf16 0.58 to 0.32, bytes 0.59 to 0.35, c64 0.57 to 0.45; with
+    AVX2, f32, 8 by 4 to 16 0.59 to 0.43, 16 by 4 to 16 0.85 to 0.5, 32 and 64 by 16 0.6, c64 0.73
+    to 0.86, with SSE 0.5 to 0.92.
     """
     vectors = -(-c.k // ring.lanes)
     is_own = ring.parts == 1 and all(is_plain(f.dtype, ring) for f in (c.lhs, c.rhs))
     least = TURNED_ROWS * vectors - 1 if is_own else OTHER_ROWS * vectors
+    if ring.registers <= CROWDED_REGISTERS:
+        least = max(TURNED_ROWS - 1 if is_own else OTHER_ROWS, CROWDED_ROWS * vectors)
     is_read = len(c.depth) == 1 and c.lhs.prologue is None and c.rhs.prologue is None
     return is_read and c.m >= least and c.n * c.k * c.rhs.dtype.item_bytes <= TURNED_BYTES
 
