@@ -24,7 +24,7 @@ from hlo.backend.kernels.contraction.problem.sum_blocks import (
 )
 from hlo.backend.kernels.contraction.problem.tiles import tiles_of
 from hlo.backend.kernels.contraction.words.words import has_words
-from hlo.machine import COMMON
+from hlo.machine import CHOICES, COMMON
 
 # From so many rows on columns of another type, or along depth, are best packed once, where they
 # can.
@@ -53,7 +53,6 @@ ACROSS = 3  # About how many products as many lanes take as the sum over a vecto
 # Rows for each vector of depth from which on columns are turned for tiles, less one; where these
 # are of other types; where registers hold fewer sums of dots. A matrix is no larger.
 TURNED_ROWS, OTHER_ROWS, CROWDED_ROWS = 5, 3, 2
-CROWDED_REGISTERS = 16
 TURNED_BYTES = COMMON.second_cache.bytes
 SPARE = 4  # Registers of a complex number of the matrix, as it lies and taken apart.
 DOTS_BLOCK = 32  # Vectors along depth that are added one after the other.
@@ -102,7 +101,7 @@ def _is_short(c: Contraction, ring: Ring) -> bool:
     vectors = -(-c.k // ring.lanes)
     is_own = ring.parts == 1 and all(is_plain(f.dtype, ring) for f in (c.lhs, c.rhs))
     least = TURNED_ROWS * vectors - 1 if is_own else OTHER_ROWS * vectors
-    if ring.registers <= CROWDED_REGISTERS:
+    if ring.registers == min(CHOICES["registers"]):
         least = max(TURNED_ROWS - 1 if is_own else OTHER_ROWS, CROWDED_ROWS * vectors)
     is_read = len(c.depth) == 1 and c.lhs.prologue is None and c.rhs.prologue is None
     return is_read and c.m >= least and c.n * c.k * c.rhs.dtype.item_bytes <= TURNED_BYTES
