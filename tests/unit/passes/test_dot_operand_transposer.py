@@ -44,3 +44,44 @@ def test_a_transpose_that_is_written_stays_where_it_pays() -> None:
             if i.opcode in ("dot", "fusion")
         ]
         assert any(o.opcode == "transpose" for o in dot.operands) is stays
+
+
+LOOP = """HloModule m
+body {
+  s = (s32[], f32[24,20,16], f32[16,16,24]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[24,20,16] get-tuple-element(s), index=1
+  w = f32[16,16,24] get-tuple-element(s), index=2
+  d = f32[24,20,16] dot(h, w), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={2},
+    rhs_contracting_dims={0}
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = (s32[], f32[24,20,16], f32[16,16,24]) tuple(j, d, w)
+}
+cond {
+  s = (s32[], f32[24,20,16], f32[16,16,24]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(500)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  h = f32[24,20,16] parameter(0)
+  w = f32[16,16,24] parameter(1)
+  z = s32[] constant(0)
+  s = (s32[], f32[24,20,16], f32[16,16,24]) tuple(z, h, w)
+  l = (s32[], f32[24,20,16], f32[16,16,24]) while(s), condition=cond, body=body
+  ROOT r = f32[24,20,16] get-tuple-element(l), index=1
+}
+"""
+
+
+def test_what_a_loop_keeps_is_turned_before_it() -> None:
+    """Not in each of its trips."""
+    module = hlo.optimize(hlo.parse(LOOP))
+    turned = [
+        i
+        for c in module.computations
+        for i in c.instructions
+        if i.opcode == "transpose" and i.shape.dims == (24, 16, 16)
+    ]
+    assert [i.computation for i in turned] == [module.entry]
