@@ -85,6 +85,7 @@ _RARE: dict[str, dict[str, tuple[Set[str], ...]]] = {
     },
     "movement": {
         "concatenate-flattening": (frozenset({"concatenate"}),),
+        "dot-operand-transposer": (frozenset({"dot"}),),
         "gather-operand-transposer": (frozenset({"gather"}),),
         "reduction-operand-transposer": (frozenset({"reduce"}),),
         "scatter-operand-transposer": (frozenset({"scatter"}),),
@@ -234,6 +235,7 @@ def _optimised(algsimp: str, *inexact: str) -> tuple[str, ...]:
         "while-loop-rematerialization",
         algsimp,
         "dot-strength-reduction",
+        "dot-operand-transposer",
         *LOOPS,
         "while-loop-fusible-sinking",
         "convert_operand_folding",

@@ -122,6 +122,12 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("concatenate-flattening", "fusion", "what is joined inside fusions is not seen"),
     ("gather-operand-transposer", "fusion", "gathers inside fusions are not seen"),
     ("reduction-operand-transposer", "fusion", "reductions inside fusions are not seen"),
+    ("dot-strength-reduction", "dot-operand-transposer", "sums of products are read by lanes"),
+    (
+        "dot-operand-transposer",
+        "while-loop-invariant-code-motion",
+        "a factor that a loop does not change is turned before it",
+    ),
     ("scatter-operand-transposer", "algsimp", "what is turned may have been turned before"),
     ("scatter-operand-transposer", "fusion", "what is combined is turned where it is computed"),
     ("scatter-operand-transposer", "scatter-splitting", "tables of parts are batches, which stay"),

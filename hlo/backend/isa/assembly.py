@@ -143,6 +143,9 @@ class Assembly(Struct, frozen=True):
     def advance(self, operand: str, bytes: int) -> str:
         return f"addq $${bytes}, {operand}"
 
+    def advance_by(self, operand: str, other: str) -> str:
+        return f"addq {other}, {operand}"
+
     def take(self, operand: str, other: str) -> str:
         """other less the operand, into other."""
         return f"subq {operand}, {other}"

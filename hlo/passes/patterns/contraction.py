@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from msgspec.structs import replace
@@ -20,6 +21,8 @@ from hlo.passes.rewriting import rewrite
 
 MOST_JOINED = 8
 FEW_TIMES = 8  # So often elements are gathered in the time in which they are packed.
+TURNED_ELEMENTS = 16  # Of a matrix: of a smaller one whole lines are as near.
+TURNED_USES = 4  # How often each element is multiplied: a transpose reads and writes it once.
 COPIED_BYTES = COMMON.first_cache.bytes  # A smaller copy costs less than a product more.
 
 
@@ -71,10 +74,25 @@ def _dims(root: Instruction, name: str) -> tuple[int, ...]:
     return ints(root, name) if name in root.attributes else ()
 
 
+def is_best_turned(
+    factor: Shape, batch: Sequence[int], contracted: Sequence[int], other: Shape
+) -> bool:
+    """Whether neighbours are of different matrices, which are large enough and meet enough of the
+    other factor to be put one after the other. In the default layout.
+    """
+    longer = [d for d, size in enumerate(factor.dims) if size > 1]
+    if len(longer) < 2 or longer[-1] not in batch:
+        return False
+    batches = prod(factor.dims[d] for d in batch)
+    uses = other.size // max(1, batches * prod(factor.dims[d] for d in contracted))
+    return factor.size >= TURNED_ELEMENTS * batches and uses >= TURNED_USES
+
+
 @rewrite("dot", operand="transpose")
 def dot_of_transpose(root: Instruction) -> Instruction | None:
     """dot(transpose(x, p), y) => dot(x, y) with dimensions p[d], reshaped
-    where the free dims keep their order, those of size 1 aside
+    where the free dims keep their order, those of size 1 aside, and matrices do not come to lie
+    across each other
     """
     for side, x in zip(("lhs", "rhs"), root.operands, strict=True):
         if x.opcode != "transpose" or not is_plain(x.operands[0].shape):
@@ -82,6 +100,10 @@ def dot_of_transpose(root: Instruction) -> Instruction | None:
         order = ints(x, "dimensions")
         contracting = _dims(root, f"{side}_contracting_dims")
         batch = _dims(root, f"{side}_batch_dims")
+        shared, contracted = ([order[d] for d in dims] for dims in (batch, contracting))
+        other = root.operands[1 if side == "lhs" else 0].shape
+        if is_best_turned(x.operands[0].shape, shared, contracted, other):
+            continue
         free = [order[d] for d in range(len(order)) if d not in contracting and d not in batch]
         longer = [d for d in free if x.operands[0].shape.dims[d] != 1]
         if longer != sorted(longer) or not (free == longer or is_plain(root.shape)):

@@ -14,6 +14,7 @@ unchanged. Ops are pure, so that computing them for a loop without iterations do
     dot(x, f64 convert(w)), w near            =>   the conversion is computed before the loop
     dot(x, bf16 convert(f32 w))               =>   the conversion is, whose bytes are fewer
     dot(x, slice(w)), some columns of w       =>   the slice is, which is no run of memory
+    dot(x, transpose(w)), batches of w last   =>   the transpose is
 
 What costs nothing inside a kernel does not leave by itself. Where it rests on work, the work
 leaves, and the loop reads the fewest bytes from which it has the value without doing the work.
@@ -46,13 +47,14 @@ from hlo.ops.effects import has_effect
 from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait, opcodes
 from hlo.passes.liveness import awaited
+from hlo.passes.patterns.matching import ints
 
 # Ops that are not worth moving by themselves, as they cost no memory traffic inside a kernel. They
 # move with a user, or with an operand that is work.
 FOLLOWING = opcodes(Trait.FREE | Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS)
 FOLLOWING |= opcodes(Trait.SAME_PLACE | Trait.PADS) | {"iota"} | {"convert"}
 # Those of them that make an array for a product that reads it, and those that lie between the two.
-_MADE = opcodes(Trait.CUTS | Trait.PADS) | {"convert"} | {"reverse"}
+_MADE = opcodes(Trait.CUTS | Trait.PADS) | {"convert", "reverse", "transpose"}
 _PASSING = _MADE | opcodes(Trait.REGROUPS | Trait.PERMUTES)
 
 
@@ -217,11 +219,24 @@ def _is_made(factor: Instruction) -> bool:
     has fewer bytes, and products of its type may have instructions of their own.
     """
     (source, *_) = (operand.shape for operand in factor.operands)
+    if factor.opcode == "transpose":
+        return _is_turned_for_products(factor)
     if factor.opcode != "convert":
         return sliced_from(factor) is None
     if factor.shape.dtype in (dt.F64, dt.C128) and factor.shape.size_bytes <= NEAR_BYTES:
         return True
     return factor.shape.dtype.bits < source.dtype.bits
+
+
+def _is_turned_for_products(factor: Instruction) -> bool:
+    """Whether matrices that lie across each other are put one after the other for a product."""
+    at = ints(factor, "dimensions").index(factor.shape.rank - 1)
+    dots = [user for user in factor.users if user.opcode == "dot"]
+    sides = [(dot, n, f"{s}_batch_dims") for dot in dots for n, s in enumerate(("lhs", "rhs"))]
+    return any(
+        dot.operands[n] is factor and name in dot.attributes and at in ints(dot, name)
+        for dot, n, name in sides
+    )
 
 
 def _is_for_products(value: Instruction) -> bool:

@@ -44,6 +44,15 @@ class DepthLoop(Struct, frozen=True):
     rhs: int
 
 
+class Ahead(Struct, frozen=True):
+    """Lines that a tile asks for. at: where it begins; step: bytes that each depth moves on, where
+    the run knows them.
+    """
+
+    at: Value
+    step: Value | None = None
+
+
 class AssemblyTile(Struct, frozen=True):
     """A tile of rows x vectors of sums, and the loops over depth that make it.
 
@@ -52,7 +61,7 @@ class AssemblyTile(Struct, frozen=True):
     adds: to what is stored.
     last_lanes: lanes of the last vector that exist, 0: all. is_rhs_masked, is_out_masked: where no
     others may be touched.
-    ahead_bytes: how far each depth moves on in what is asked for ahead.
+    ahead_bytes: how far each depth moves on in what is asked for ahead, where the run does not say.
     ahead_lines: how many lines it asks for there, 0: all that it moves over.
     panel_step: bytes from depth to depth of a panel to which the columns go as well, 0: there is
     none.
@@ -118,33 +127,37 @@ def write_tile(
     rhs: Value,
     out: Value,
     aside: Value,
-    ahead: Value | None = None,
+    ahead: Ahead | None = None,
     panel: Value | None = None,
 ) -> None:
     """The sums over all depths from `lhs` and `rhs` to memory at `out`. aside: room for a tile of
-    sums, used where depth is cut. ahead: where it begins what depths ask for. panel: where it
-    begins what columns are copied to.
+    sums, used where depth is cut. ahead: what depths ask for. panel: where it begins what columns
+    are copied to.
     """
     words = tile_assembly(tile.ring)
     assert words is not None, "asked for where there is assembly"
-    text = _Text(tile, words, fetches=ahead is not None)
+    step = ahead.step if ahead is not None else None
+    text = _Text(tile, words, fetches=ahead is not None, steps=step is not None)
     lines = [*text.begin(), *text.nest(tile.loops, 0), *text.end()]
     counts = [loop.count for loop in tile.loops if isinstance(loop.count, Value)]
     counts += [w.int(0)] * (text.counters - len(counts))
-    counts += [moving for moving in (ahead, panel) if moving is not None]
+    counts += [ahead.at] if ahead is not None else []
+    counts += [panel] if panel is not None else []
     kept = [out, aside] if tile.cut else [out]
+    kept += [step] if step is not None else []
     assembly.write(w, lines, (lhs, rhs, *counts), kept, words.names(tile.ring.registers))
 
 
 class _Text:
     """The lines. Operands: $0 lhs, $1 rhs, $2 ... counters, where lines are that are asked for
-    ahead, if any are, the panel, if there is one, then out and where sums are set aside.
+    ahead, if any are, the panel, if there is one, then out, where sums are set aside, if they are,
+    and the bytes that each depth moves on in those lines, if the run knows them.
 
     Counters: one for each loop; where they are cut, the rounds of a block and the blocks that are
     behind (BEFORE less them).
     """
 
-    def __init__(self, tile: AssemblyTile, words: Assembly, *, fetches: bool) -> None:
+    def __init__(self, tile: AssemblyTile, words: Assembly, *, fetches: bool, steps: bool) -> None:
         self.tile = tile
         self.words = words
         ring = tile.ring
@@ -156,6 +169,7 @@ class _Text:
         self.panel = f"${2 + self.counters + fetches}" if tile.panel_step else ""
         kept = 2 + self.counters + fetches + bool(tile.panel_step)
         self.out, self.aside = f"${kept}", f"${kept + 1}"
+        self.step = f"${kept + 1 + (tile.cut is not None)}" if steps else ""
         self.bytes = ring.target.vector_bytes
         self.first_column = tile.rows * tile.vectors
         self.first_row = self.first_column + tile.vectors
@@ -214,7 +228,13 @@ class _Text:
 
     def _asked_ahead(self, depths: int) -> Iterator[str]:
         """The lines of so many depths, and on to the next."""
-        if self.ahead:
+        if self.step:
+            size = self.tile.ring.target.machine.line_bytes
+            for _ in range(depths):
+                for n in range(self.tile.ahead_lines):
+                    yield self.words.fetch(f"{n * size}({self.ahead})")
+                yield self.words.advance_by(self.ahead, self.step)
+        elif self.ahead:
             tile, size = self.tile, self.tile.ring.target.machine.line_bytes
             moved = depths * tile.ahead_bytes
             places = list(range(0, moved, size))

@@ -22,6 +22,7 @@ from hlo.backend.kernels.contraction.products.batch_prefetch import (
     FactorPrefetch,
     prefetched_factors,
 )
+from hlo.backend.kernels.contraction.products.column_prefetch import ColumnLines, column_lines
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.row_prefetch import row_prefetch_bytes
 from hlo.backend.kernels.contraction.products.tile_packing import RowLines, row_lines
@@ -144,6 +145,11 @@ class ProductForm:
         return row_lines(self.plan) if self.is_assembly else None
 
     @property
+    def column_lines(self) -> ColumnLines | None:
+        """What tiles ask for of the columns that are packed next: those of assembly do."""
+        return column_lines(self.plan) if self.is_assembly else None
+
+    @property
     def packs_first(self) -> bool:
         """Whether the first tile of rows packs the columns that it meets."""
         return self.row_lines is not None
@@ -175,7 +181,7 @@ class ProductForm:
             is_rhs_masked=packs or plan.rhs is Reading.IN_PLACE,
             is_out_masked=self.is_direct,
             ahead_bytes=lines.row_bytes if lines else self._ahead_bytes,
-            ahead_lines=lines.each if lines else 0,
+            ahead_lines=lines.each if lines else self._ahead_lines,
             panel_step=out_row * size if packs else 0,
             streams=self._streams,
         )  # fmt: skip
@@ -207,6 +213,12 @@ class ProductForm:
     def _ahead_bytes(self) -> int:
         """By which a depth moves on in a next group's rows, or in a next batch's matrices."""
         return row_prefetch_bytes(self.plan) or self.ring.target.machine.line_bytes
+
+    @property
+    def _ahead_lines(self) -> int:
+        """That a depth asks for, where the run knows of which: what depths move over else."""
+        lines = column_lines(self.plan)
+        return lines.each if lines else 0
 
     def microkernel(self, count: Value) -> Microkernel:
         """The tile as LLVM's values."""

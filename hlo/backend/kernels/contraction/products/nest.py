@@ -268,6 +268,8 @@ class _Loops:
             found.append(Prefetch(f"p{buffers['lhs']}", rows * self.c.k * self.ring.scalar_bytes))
         if (lines := self.form.row_lines) is not None:
             found.append(Prefetch(f"p{buffers['rhs']}", plan.depth_block * lines.row_bytes))
+        if (asked := self.form.column_lines) is not None:
+            found.append(Prefetch(f"p{buffers['rhs']}", asked.ahead_bytes))
         return tuple(found)
 
     def _sums(self, name: str, *, packs: bool) -> Reduction:

@@ -26,7 +26,6 @@ from hlo.backend.ir.arithmetic import (
     clipped,
     divided,
     shared,
-    split_index,
     strided,
     times,
 )
@@ -40,16 +39,13 @@ from hlo.backend.kernels.contraction.packing.assembly_copies import called, is_a
 from hlo.backend.kernels.contraction.packing.form import Packing, PanelRange
 from hlo.backend.kernels.contraction.packing.panels import packed_strides
 from hlo.backend.kernels.contraction.problem.addressing import Place, address_of, moved
-from hlo.backend.kernels.contraction.problem.offsets import (
-    element_0,
-    offsets_of,
-    start_buffers,
-)
+from hlo.backend.kernels.contraction.problem.offsets import element_0, offsets_of, start_buffers
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.result_prefetch import ResultPrefetch
 from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.backend.kernels.contraction.products.band_limits import BandLimits, Depths, one
 from hlo.backend.kernels.contraction.products.batch_prefetch import BatchPrefetch
+from hlo.backend.kernels.contraction.products.column_prefetch import ColumnPrefetch
 from hlo.backend.kernels.contraction.products.finishing import (
     Columns,
     Finishing,
@@ -61,6 +57,7 @@ from hlo.backend.kernels.contraction.products.partial_sums import PartialSums, R
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.products.row_prefetch import RowPrefetch
 from hlo.backend.kernels.contraction.products.tile_packing import TilePacking
+from hlo.backend.kernels.contraction.products.units import unit_numbers
 from hlo.backend.kernels.contraction.products.work import product_work
 
 
@@ -96,6 +93,7 @@ class _Product:
         self.batch_prefetch = BatchPrefetch(self.w, plan, form.prefetched_factors)
         self.row_prefetch = RowPrefetch(self.w, plan, form.row_prefetch_bytes)
         self.tile_packing = TilePacking(self.w, plan, form.row_lines)
+        self.column_prefetch = ColumnPrefetch(self.w, plan, form.column_lines)
         sizes = form.scratch_sizes
         self.scratch_at = [sum(sizes[:i]) for i in range(4)]
         self.scratch_bytes = sum(sizes)
@@ -154,7 +152,8 @@ class _Product:
     def _unit(self, unit: Value, packed_before: list[Value]) -> list[Value]:
         """One unit; what it packs is remembered, so that the next one need not pack it again."""
         w, c, plan = self.w, self.c, self.plan
-        b, row_block, column_block = self._numbers(unit)
+        b, row_block, column_block = unit_numbers(w, plan, unit)
+        self.column_prefetch.unit(unit, self.base["rhs"])
         self.out_index = strided(w, b, [(a.size, a.out) for a in c.batch])
         tiles = shared(w, row_block, plan.rows.count, plan.row_blocks)
         panels = shared(w, column_block, plan.columns.count, plan.column_blocks)
@@ -177,7 +176,7 @@ class _Product:
 
     def _placed(self, b: Value, tiles: Range, panels: Range, new: list[Value]) -> None:
         """A unit's tiles and panels, after what is packed of them."""
-        plan = self.plan
+        plan, self.end = self.plan, tiles[1]
         self._place("lhs", b, tiles, new[0])
         self._place("rhs", b, panels, new[1])
         if plan.depth_first:
@@ -186,17 +185,6 @@ class _Product:
             self._groups(tiles, panels, self.all_depths)
         else:
             each(self.w, *panels, lambda p: self._panel(p, tiles))
-
-    def _numbers(self, unit: Value) -> tuple[Value, Value, Value]:
-        """Batch, row block and column block; the factor that is packed once is the outer one's."""
-        w, plan, outer = self.w, self.plan, 1 << 40
-        if not plan.group:
-            b, row, column = split_index(w, unit, (outer, plan.row_blocks, plan.column_blocks))
-        elif any(a.rhs for a in self.c.batch):
-            b, column, row = split_index(w, unit, (outer, plan.column_blocks, plan.row_blocks))
-        else:
-            column, b, row = split_index(w, unit, (outer, self.c.batches, plan.row_blocks))
-        return b, row, column
 
     def _place(self, side: str, b: Value, panels: Range, new: Value) -> None:
         """Where this unit finds a factor, and the panel that lies there; packed if it has to be."""
@@ -209,6 +197,8 @@ class _Product:
             return
         base = moved(w, self.base[side], b, batch, packing.source.dtype)
         self.at[side] = base
+        if side == "rhs":
+            self.column_prefetch.place(base, w.int(0), panels)
         if isinstance(base, Value):
             self.batch_prefetch.place(side, base)
         if reading is Reading.IN_UNIT and not (self.plan.depth_first and side == "rhs"):
@@ -257,14 +247,13 @@ class _Product:
     # -- panels and depth blocks -----------------------------------------------------------------
 
     def _columns(self, panel: Value) -> Columns:
-        self.panel = panel
+        self.panel = self.batch_prefetch.panel = panel
         return columns_from(self.w, self.plan, self.plan.columns.start(self.w, panel))
 
     def _panel(self, panel: Value, tiles: Range) -> None:
         w, plan = self.w, self.plan
         columns = self._columns(panel)
         at = self._address("rhs", panel, columns.start)
-        self.batch_prefetch.panel = panel
         self.row_prefetch.base, self.row_prefetch.panel = address_of(self.at["lhs"]), w.int(0)
         if not self.staged:
             self._tiles(tiles, self.all_depths, at, columns)
@@ -336,6 +325,7 @@ class _Product:
         def at_depths(block: Value, depths: Depths) -> None:
             begin = times(w, block, self.plan.depth_block)
             if self.plan.rhs is Reading.IN_UNIT:
+                self.column_prefetch.place(base, begin, panels)
                 if self.form.packs_first:
                     self.tile_packing.place(address_of(base), begin, panels)
                 else:
@@ -439,10 +429,9 @@ class _Product:
             out = self._place_of_tile(start, local, columns)
             ahead = self.batch_prefetch.start(tile) or self.row_prefetch.start(tile)
             ahead = ahead or self.tile_packing.ahead(self.panel, tile)
-            if memory is None:
-                write_tile(w, form, lhs, rhs, out, self.aside, ahead)
-            else:
-                write_tile(w, form, lhs, memory, out, self.aside, ahead, panel=rhs)
+            asked = self.column_prefetch.start(self.panel, tile, self.end, ahead, rhs)
+            at, panel = (rhs, None) if memory is None else (memory, rhs)
+            write_tile(w, form, lhs, at, out, self.aside, asked, panel)
         else:
             self.is_glue = False
             self._in_registers(lhs, rhs, depths, start, local, columns)

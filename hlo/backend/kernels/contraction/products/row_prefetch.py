@@ -22,6 +22,7 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.packing.form import Packing
 from hlo.backend.kernels.contraction.problem.ring import is_plain
 from hlo.backend.kernels.contraction.problem.work import factor_bytes
+from hlo.backend.kernels.contraction.products.batch_prefetch import prefetched_factors
 from hlo.backend.kernels.contraction.products.plan import ProductPlan, Reading
 
 PRODUCTS_OF_A_LINE = 8  # The fewest products of vectors beside each line that is asked for.
@@ -33,6 +34,8 @@ def row_prefetch_bytes(plan: ProductPlan) -> int:
     """
     packing = plan.lhs_packing
     if not _is_grouped(plan) or plan.depth_blocks > 1 or not is_dense(packing):
+        return 0
+    if prefetched_factors(plan):  # Tiles ask for the next batch's rows then.
         return 0
     step_bytes = -(-plan.rows.step * packing.ring.scalar_bytes // plan.panels_per_block)
     lines = -(-step_bytes // plan.ring.target.machine.line_bytes)

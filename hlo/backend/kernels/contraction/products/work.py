@@ -32,21 +32,21 @@ def product_work(plan: ProductPlan, form: ProductForm, *, checks: bool = False) 
     stored = plan.rows.step * plan.vectors * ring.parts
     finished = plan.depth_blocks + FINISHED * (not form.is_direct)
     (shared, shared_packed), runs = _shared(plan, checks=checks)
-    copied, packed = _copied(plan, checks=checks)
+    copied, fetched, packed = _copied(plan, form, checks=checks)
     written = float(c.batches * c.m * c.n * c.out.item_bytes)
-    is_fetched = plan.lhs is Reading.IN_TILE and row_prefetch_bytes(plan) > 0
+    asked = _asked_columns(plan, form)
     return Work(
         instructions=share_of(plan) * tiles * c.k * _of_a_depth(plan.rows.step, plan.vectors, ring),
         chain=share_of(plan) * tiles * c.k,
         sums=tiles * (finished * stored + TILE),
-        copied=0.0 if is_fetched else copied,
-        fetched=copied if is_fetched else 0.0,
+        copied=copied,
+        fetched=fetched + asked,
         packed=packed,
-        shared=shared,
+        shared=0.0 if asked else shared,
         shared_packed=shared_packed,
         runs=runs,
         moved=0.0 if form.prefetched_factors else _in_place(plan),
-        streamed=_fetched(plan) + written * (1 if form.streams else 2),
+        streamed=_fetched(plan) + asked + written * (1 if form.streams else 2),
         reach=reach(c),
     )
 
@@ -83,16 +83,27 @@ def _fetched(plan: ProductPlan) -> float:
     return float(found)
 
 
-def _copied(plan: ProductPlan, *, checks: bool) -> tuple[float, float]:
-    """What units pack for themselves: bytes and instructions."""
+def _asked_columns(plan: ProductPlan, form: ProductForm) -> float:
+    """Bytes that units pack of columns which the ones before have asked for."""
+    if form.column_lines is None:
+        return 0.0
+    again = 1 if plan.shared_bytes else plan.row_blocks
+    return float(again * factor_bytes(plan.contraction, "rhs"))
+
+
+def _copied(plan: ProductPlan, form: ProductForm, *, checks: bool) -> tuple[float, float, float]:
+    """What units pack for themselves: bytes, those of rows asked for before, instructions."""
     c, lhs, rhs = plan.contraction, plan.lhs_packing, plan.rhs_packing
-    found = [(0.0, 0.0)]
+    copied = fetched = packed = 0.0
     if plan.lhs is Reading.IN_TILE:
-        found.append(read_and_made(lhs, c.batch, plan.group, plan.column_blocks))
+        read, packed = read_and_made(lhs, c.batch, plan.group, plan.column_blocks)
+        copied, fetched = (0.0, read) if row_prefetch_bytes(plan) else (read, 0.0)
     if plan.rhs is Reading.IN_UNIT and not plan.shared_bytes and not plan.packs_in_tiles:
         again = plan.row_blocks if plan.column_blocks > 1 or plan.depth_first else 1
-        found.append(read_and_made(rhs, c.batch, plan.panels_per_block, again, checks=checks))
-    return sum(of for of, _ in found), sum(instructions for _, instructions in found)
+        read, made = read_and_made(rhs, c.batch, plan.panels_per_block, again, checks=checks)
+        copied += read * (form.column_lines is None)
+        packed += made
+    return copied, fetched, packed
 
 
 def _shared(plan: ProductPlan, *, checks: bool) -> tuple[tuple[float, float], int]:

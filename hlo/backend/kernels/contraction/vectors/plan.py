@@ -24,7 +24,7 @@ from hlo.backend.kernels.contraction.problem.sum_blocks import (
 )
 from hlo.backend.kernels.contraction.problem.tiles import tiles_of
 from hlo.backend.kernels.contraction.words.words import has_words
-from hlo.machine import COMMON
+from hlo.machine import CHOICES, COMMON
 
 # From so many rows on columns of another type, or along depth, are best packed once, where they
 # can.
@@ -50,6 +50,10 @@ CHUNK_BYTES = COMMON.first_cache.bytes // 2  # Of sums that stay in the first ca
 DEPTHS = COMMON.first_cache.ways  # Rows of the matrix that are added to these at a time.
 LEAST_UNITS = 4
 ACROSS = 3  # About how many products as many lanes take as the sum over a vector's lanes.
+# Rows for each vector of depth from which on columns are turned for tiles, less one; where these
+# are of other types; where registers hold fewer sums of dots. A matrix is no larger.
+TURNED_ROWS, OTHER_ROWS, CROWDED_ROWS = 5, 3, 2
+TURNED_BYTES = COMMON.second_cache.bytes
 SPARE = 4  # Registers of a complex number of the matrix, as it lies and taken apart.
 DOTS_BLOCK = 32  # Vectors along depth that are added one after the other.
 
@@ -79,7 +83,28 @@ def streams(c: Contraction, ring: Ring) -> bool:
     if c.lhs.apart:  # dots alone read such a copy, which is made for them
         return True
     is_run = len(merged(only(c.columns, "out"))) <= 1
-    return is_run and (is_dots(c, ring) or streams_columns(c, ring))
+    is_across = is_dots(c, ring) and not _is_short(c, ring)
+    return is_run and (is_across or streams_columns(c, ring))
+
+
+def _is_short(c: Contraction, ring: Ring) -> bool:
+    """Whether so many rows meet each vector of depth that their sums over lanes take longer than
+    turning columns, which tiles meet then. Vectors of rows and columns of another type, and of
+    complex numbers, cost each sum more.
+
+    Zen 4, one thread, thousands of matrices of 16 and 64 columns, of the time of dots: f32, 16
+    depths by 4 to 16 rows 0.73 to 0.49, 32 by 16 0.77; f64, 8 by 4 to 16 0.9 to 0.62; 16 depths by
+    3 to 8 rows f16 0.88 to 0.48, bf16 0.58 to 0.32, bytes 0.59 to 0.35, c64 0.57 to 0.45; with
+    AVX2, f32, 8 by 4 to 16 0.59 to 0.43, 16 by 4 to 16 0.85 to 0.5, 32 and 64 by 16 0.6, c64 0.73
+    to 0.86, with SSE 0.5 to 0.92.
+    """
+    vectors = -(-c.k // ring.lanes)
+    is_own = ring.parts == 1 and all(is_plain(f.dtype, ring) for f in (c.lhs, c.rhs))
+    least = TURNED_ROWS * vectors - 1 if is_own else OTHER_ROWS * vectors
+    if ring.registers == min(CHOICES["registers"]):
+        least = max(TURNED_ROWS - 1 if is_own else OTHER_ROWS, CROWDED_ROWS * vectors)
+    is_read = len(c.depth) == 1 and c.lhs.prologue is None and c.rhs.prologue is None
+    return is_read and c.m >= least and c.n * c.k * c.rhs.dtype.item_bytes <= TURNED_BYTES
 
 
 def streams_columns(c: Contraction, ring: Ring) -> bool:

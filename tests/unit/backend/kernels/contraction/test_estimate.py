@@ -88,7 +88,7 @@ def test_what_is_packed_again_by_each_block_of_columns_is_counted_again() -> Non
     assert (small.copied, large.copied) == (0, 0)
     (turned,) = works(1024, 256, 1024, dt.F32, dt.F32, depth=0)
     assert turned.copied
-    assert not turned.fetched
+    assert turned.fetched == 4 * 256 * 1024, "columns, a block ahead"
 
 
 def test_what_lies_across_is_turned_by_shuffles() -> None:
@@ -104,7 +104,8 @@ def test_what_is_packed_once_for_all_blocks_of_columns_is_counted_once() -> None
     packing, product = works(2048, 2048, 2048, dt.F32, dt.F32)
     assert packing.is_stream
     assert 3 * 4 * 2048**2 <= packing.moved < 1.05 * 3 * 4 * 2048**2, "written lines are read first"
-    assert product.copied == product.fetched == product.packed == 0
+    assert product.copied == product.packed == 0
+    assert product.fetched == 4 * 2048**2, "columns, a block ahead"
 
 
 def test_few_rows_are_a_stream_of_the_matrix() -> None:
@@ -163,9 +164,12 @@ def _plain() -> Instruction:
 
 
 def test_results_are_counted_apart_read_and_written() -> None:
-    """So are rows that each of four blocks of columns asks for ahead."""
+    """So are columns that are asked for a block ahead, and rows that each of four blocks of columns
+    asks for.
+    """
     *_, work = works(512, 512, 512, dt.F32, dt.F32, depth=0)
-    assert work.streamed == 2 * 4 * 512**2
+    assert work.streamed == (2 + 1) * 4 * 512**2
+    assert work.shared == 0
     *_, ahead = works(512, 512, 512, dt.F32, dt.F32)
     assert ahead.streamed == work.streamed + 4 * 4 * 512**2
     *_, tiles = works(512, 512, 512, dt.BF16, dt.F32, target=UNITS)
