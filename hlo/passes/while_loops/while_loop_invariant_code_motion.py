@@ -54,8 +54,8 @@ from hlo.passes.patterns.matching import ints
 FOLLOWING = opcodes(Trait.FREE | Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS)
 FOLLOWING |= opcodes(Trait.SAME_PLACE | Trait.PADS) | {"iota"} | {"convert"}
 # Those of them that make an array for a product that reads it, and those that lie between the two.
-_MADE = opcodes(Trait.CUTS | Trait.PADS) | {"convert", "reverse", "transpose"}
-_PASSING = _MADE | opcodes(Trait.REGROUPS | Trait.PERMUTES)
+_MADE = opcodes(Trait.CUTS | Trait.PADS | Trait.PERMUTES) | {"convert"}
+_PASSING = _MADE | opcodes(Trait.REGROUPS)
 
 
 NEAR_BYTES = COMMON.second_cache.bytes
