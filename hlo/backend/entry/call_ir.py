@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.entry import block_ir, foreign_ir, scalar_ir, trials_ir
+from hlo.backend.entry import block_ir, clock_ir, foreign_ir, scalar_ir, trials_ir
 from hlo.backend.entry.block_ir import BLOCK_FREE, BLOCK_NEW, DECREF, INCREF, NEW_RESULT
 from hlo.backend.entry.foreign_ir import FOREIGN
 from hlo.backend.entry.layouts import (
@@ -301,10 +301,10 @@ def _tried(p: Procedure, record: Word, frame: Word, mode: Word, alone: Word) -> 
     with p.when(record.load(Record.tries).eq(0)):
         ended.go(_run(p, entry, frame, mode))
     frame.put(trials_ir.told(p, record, alone).to("ptr"), SLOT_TEAM)
-    began = trials_ir.now(p)
+    began = clock_ir.now(p)
     status = _run(p, entry, frame, mode)
     with p.when(status.eq(0)):
-        p.call(TRIED, record, alone, trials_ir.now(p) - began)
+        p.call(TRIED, record, alone, clock_ir.now(p) - began)
     (status,) = ended.here(status)
     return status
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.entry import copy_table, region_ir, table_ir, trials_ir, watch_ir
+from hlo.backend.entry import copy_table, region_ir, table_ir, watch_ir
 from hlo.backend.entry.copy_table import TABLE, Copies, gathered
 from hlo.backend.entry.loop_ir import (
     LoopFunction,
@@ -27,8 +27,7 @@ from hlo.backend.entry.loop_ir import (
     is_short,
     loop_modules,
 )
-from hlo.backend.entry.pool_ir import WORTH_NS
-from hlo.backend.entry.process import POLL_STEP
+from hlo.backend.entry.process import ALONE, POLL_STEP, WOKEN, WORTH_NS
 from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
 from hlo.backend.ir.interface import MEMCPY, NULL, Prototype, prototype
 from hlo.backend.ir.ir_module import AWAKE, ENTRY, FILL, PARALLEL, WAKE, IrModule
@@ -155,10 +154,10 @@ class Entry:
         gathered = p.join("i64")
         if self.is_told:
             told = frame.get("ptr", SLOT_TEAM).to("i64")
-            with p.when(told.eq(trials_ir.ALONE)):
+            with p.when(told.eq(ALONE)):
                 gathered.go(1)
             if self.program.team is Team.AWAKE:
-                with p.when(told.eq(trials_ir.WOKEN)):
+                with p.when(told.eq(WOKEN)):
                     gathered.go(p.call(AWAKE, threads, WORTH_NS))
         if self.program.team is Team.WOKEN:
             p.call(WAKE)

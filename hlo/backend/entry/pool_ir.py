@@ -37,7 +37,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from hlo.backend.entry import placing_ir, table_ir
+from hlo.backend.entry import clock_ir, placing_ir, table_ir
 from hlo.backend.entry.process import (
     FUTEX_SYSCALL,
     PIECES,
@@ -46,6 +46,7 @@ from hlo.backend.entry.process import (
     POOL_STATE,
     POOL_STATE_BYTES,
     WORKER,
+    WORTH_NS,
 )
 from hlo.backend.ir.interface import NULL, Field, prototype
 from hlo.backend.ir.ir_module import AWAKE, PARALLEL, WAKE
@@ -66,10 +67,8 @@ SPINS = 50 * COMMON.rates.pauses
 # estimated at less than what wakes the pool (planning/splitting.py: 150 us) may take several times
 # as long alone.
 RECENT_NS = 1_000_000
-WORTH_NS = 750_000  # To wake a worker costs a caller 12 to 17 us: a fiftieth of this.
 # Added to a number of threads: these take what workers are awake, and wake none.
 QUIET = 1 << 32
-CLOCK = 1  # Linux: CLOCK_MONOTONIC
 FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE, ALL_WAITERS = 128, 129, (1 << 31) - 1
 YIELD_SYSCALL = {"x86_64": 24, "aarch64": 124, "riscv64": 124}
 
@@ -106,7 +105,6 @@ class State:
     workers = Field(3 * POOL_LINE_BYTES + 4, "i32")
 
 
-_CLOCK = prototype("i32", "clock_gettime", "i32", "ptr")
 WORKER_OF = prototype("ptr", WORKER, "ptr")
 
 
@@ -202,9 +200,7 @@ class _System(Struct):
         with p.when(state.load(State.sleepers, "seq_cst") < state.load(State.workers, "seq_cst")):
             state.store(State.alone_ns, WORTH_NS, "monotonic")
             p.ret(taken)
-        time = p.stack("[2 x i64]", 8)
-        p.call(_CLOCK, CLOCK, time)
-        now_ns = time.get("i64") * 1_000_000_000 + time.get("i64", 1)
+        now_ns = clock_ir.now(p)
         asked_ns = state.load(State.asked_ns, "monotonic")
         state.store(State.asked_ns, now_ns, "monotonic")
         alone_ns = state.load(State.alone_ns, "monotonic") + ns

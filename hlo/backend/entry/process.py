@@ -28,6 +28,8 @@ NUMPY_SYMBOLS = {"hlo_new_from_descr": 94, "hlo_set_base": 282}
 
 CALL = prototype("ptr", "hlo_call", "ptr", "ptr", "i64")
 PUSH_FRAME = prototype("void", "hlo_push_frame", "ptr", "ptr")
+# What a frame is told of its run: it goes as planned; its caller is alone; workers are woken.
+PLANNED, ALONE, WOKEN = range(3)
 TRIED = prototype("void", "hlo_tried", "ptr", "i64", "i64")
 
 # -- numbers as arguments (scalar_ir.py) -------------------------------------------------------
@@ -101,6 +103,8 @@ WORKER = "hlo_worker"
 POOL_STATE = "hlo_pool_state"
 POOL_LINE_BYTES = COMMON.line_bytes
 POOL_STATE_BYTES = 4 * POOL_LINE_BYTES
+# Workers who are asleep are woken for short programs that have taken so long since they were.
+WORTH_NS = 750_000  # To wake a worker costs a caller 12 to 17 us: a fiftieth of this.
 
 # -- which processors workers use (placing_ir.py) ------------------------------------------------
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from hlo.backend.entry import clock_ir
 from hlo.backend.entry.layouts import Frame
 from hlo.backend.entry.process import (
     ENTER,
@@ -43,7 +44,6 @@ from hlo.backend.isa.select import base_of
 
 LOOK_NS = 50_000_000  # Between two looks of the main thread at signals.
 NEVER = 2**63 - 1
-CLOCK = 6  # Linux: CLOCK_MONOTONIC_COARSE, which costs a few ns; macOS: CLOCK_MONOTONIC
 # How long, and how often, an exit waits for runs to leave native code.
 WAITED_US, WAITS = 1000, 100
 
@@ -52,7 +52,6 @@ _LOOK = prototype("i32", "hlo_look", "ptr", "i64")
 _GET = prototype("ptr", "pthread_getspecific", "i32")
 _SET = prototype("i32", "pthread_setspecific", "i32", "ptr")
 _SELF = prototype("i64", "pthread_self")
-_CLOCK = prototype("i32", "clock_gettime", "i32", "ptr")
 _SLEEP = prototype("i32", "usleep", "i32")
 _SIGNALS = prototype("i32", "PyErr_CheckSignals")
 _LESSER = prototype("i64", "llvm.smin.i64", "i64", "i64")
@@ -85,11 +84,7 @@ def _state(p: Procedure) -> Word:
 
 
 def _now(p: Procedure) -> None:
-    """The clock's time in nanoseconds."""
-    time = p.stack("[2 x i64]", 8)
-    p.call(_CLOCK, CLOCK, time)
-    seconds, part = time.get("i64"), time.get("i64", 1)
-    p.ret(seconds * 1_000_000_000 + part)
+    p.ret(clock_ir.now(p, clock_ir.COARSE))
 
 
 def _limit(p: Procedure, deadline: Word) -> None:

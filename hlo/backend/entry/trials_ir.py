@@ -12,8 +12,7 @@ A trial and what it costs are a small part of the runs between two of them.
 from __future__ import annotations
 
 from hlo.backend.entry.layouts import Record
-from hlo.backend.entry.process import TRIED
-from hlo.backend.ir.interface import prototype
+from hlo.backend.entry.process import ALONE, PLANNED, TRIED, WOKEN
 from hlo.backend.ir.procedure import Procedure, Unit
 from hlo.backend.ir.words import Word
 
@@ -26,22 +25,10 @@ IMPATIENCE = 8
 # In eighths of what runs take now: what the other way has to stay below.
 BETTER = 7
 
-_CLOCK = prototype("i32", "clock_gettime", "i32", "ptr")
-_MONOTONIC = 1  # Linux: CLOCK_MONOTONIC
-# What a frame is told of its run: it goes as planned; its caller is alone; workers are woken.
-PLANNED, ALONE, WOKEN = range(3)
-
 
 def define(unit: Unit) -> None:
     """The function in a unit with others."""
     unit.define(TRIED, _tried, attributes="noinline")
-
-
-def now(p: Procedure) -> Word:
-    """The clock's time in nanoseconds."""
-    time = p.stack("[2 x i64]", 8)
-    p.call(_CLOCK, _MONOTONIC, time)
-    return time.get("i64") * 1_000_000_000 + time.get("i64", 1)
 
 
 def told(p: Procedure, record: Word, alone: Word) -> Word:

@@ -27,7 +27,6 @@ from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make
 from hlo.ops.table import KernelFamily, Trait, has_trait
 from hlo.passes.liveness import outside_fusions
-from hlo.passes.loop_making import adopted, new_computation, parameter
 from hlo.passes.rewriting import is_pinned
 
 # Shorter rows are written out in the code, where what one reduction reads is there for the others.
@@ -159,6 +158,8 @@ def _is_masked(x: Instruction) -> bool:
 
 def _join(module: Module, body: Computation, group: Sequence[Instruction]) -> None:
     """One reduction in place of several."""
+    from hlo.passes.loop_making import adopted, new_computation, parameter  # few kernels have such
+
     last = group[-1]
     made = new_computation(last, "joined")
     scalars = [Shape.array(r.operands[1].shape.dtype, ()) for r in group]

@@ -150,7 +150,7 @@ def test_short_programs_in_a_row_have_one_budget_for_waking(
     short, parts = compiled(shorter(60_000), 2), tuple(x[:60_000] for x in arguments)
     for _ in range(2000):
         assert short(*parts).tobytes() == expected(parts)
-        assert 0 <= pool_words()["alone_ns"] <= pool_ir.WORTH_NS
+        assert 0 <= pool_words()["alone_ns"] <= process.WORTH_NS
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor is nobody's to leave")
