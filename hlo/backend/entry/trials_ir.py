@@ -17,7 +17,8 @@ from hlo.backend.ir.procedure import Procedure, Unit
 from hlo.backend.ir.words import Word
 
 WARM = 6  # Runs before the first trial.
-RUNS, NS = 3, 100_000  # The least of a trial: a worker that sleeps takes up to 50 us to wake.
+# The least of a trial: a worker that sleeps takes up to 50 us to wake.
+TRIAL_RUNS, TRIAL_NS = 3, 100_000
 LONG_NS = 10_000_000  # Runs that take longer are not tried, whatever they were estimated at.
 PATIENCE = 64  # Between two trials runs take so many times as long as the first of them took.
 # The same where runs have come to take longer than those that went the other way.
@@ -50,7 +51,7 @@ def _tried(p: Procedure, record: Word, alone: Word, ns: Word) -> None:
     record.store(Record.best, best, "monotonic")
     record.store(Record.spent, spent, "monotonic")
     record.store(Record.left, left, "monotonic")
-    with p.when(left.above(1) | spent.below(NS)):
+    with p.when(left.above(1) | spent.below(TRIAL_NS)):
         p.ret()
     is_better = (best * 8).below(cost * BETTER)
     record.store(Record.cost, is_better.select(best, cost), "monotonic")
@@ -77,7 +78,7 @@ def _tried(p: Procedure, record: Word, alone: Word, ns: Word) -> None:
         p.ret()
     record.store(Record.best, cost * 16, "monotonic")
     record.store(Record.spent, 0, "monotonic")
-    record.store(Record.left, RUNS + 1, "monotonic")
+    record.store(Record.left, TRIAL_RUNS + 1, "monotonic")
     record.store(Record.alone, 1 - alone, "monotonic")
     p.ret()
 

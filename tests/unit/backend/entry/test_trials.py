@@ -11,9 +11,10 @@ import pytest
 import hlo
 from hlo.backend.entry import process, trials_ir
 from hlo.backend.entry.layouts import Record
+from hlo.backend.entry.pool_ir import State
 from hlo.backend.linking import native
 
-ROWS = 40_000
+ROWS = 100_000
 TEXT = f"""HloModule m
 add {{ a = f32[] parameter(0)
   b = f32[] parameter(1)
@@ -97,6 +98,34 @@ def test_a_run_of_another_thread_that_went_the_other_way_is_not_counted() -> Non
     before = runs.record.copy()
     runs._tried(runs.record.ctypes.data, 1 - runs.alone, 1)
     np.testing.assert_array_equal(runs.record, before)
+
+
+def test_a_call_goes_as_its_record_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone: no loop is shared out. Else the pool has had one more for each."""
+    records: list[np.ndarray] = []
+    made = native.NativeCall.function
+
+    def kept(self: native.NativeCall, record: np.ndarray) -> Callable[..., object]:
+        records.append(record)
+        return made(self, record)
+
+    monkeypatch.setattr(native.NativeCall, "function", kept)
+    program = hlo.compile(hlo.parse(TEXT), threads=2, cache=False)
+    x = np.ones((ROWS, 8), np.float32)
+    program(x)
+    pool = native.pool()
+    if pool is None or not records or not records[-1][Record.tries.word]:
+        pytest.skip(
+            "there is no pool, or no native call, or the program is not for several threads"
+        )
+    record, place = records[-1], pool._state + State.ticket.offset
+    for alone in (0, 1, 0):
+        record[Record.alone.word], record[Record.left.word] = alone, 0
+        record[Record.rest.word], record[Record.runs.word] = 10**9, trials_ir.WARM
+        before = ctypes.c_uint64.from_address(place).value >> 32
+        program(x)
+        shared = (ctypes.c_uint64.from_address(place).value >> 32) - before
+        assert (shared == 0) == bool(alone)
 
 
 def test_results_are_the_same_both_ways() -> None:
