@@ -26,7 +26,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make
 from hlo.ops.table import KernelFamily, Trait, has_trait
-from hlo.passes.liveness import outside_fusions
+from hlo.passes.liveness import awaited, outside_fusions
 from hlo.passes.rewriting import is_pinned
 
 # Shorter rows are written out in the code, where what one reduction reads is there for the others.
@@ -55,8 +55,8 @@ def reduction_joining(module: Module) -> bool:
 def _group(body: Computation, read: dict[Instruction, frozenset[Read]]) -> list[Instruction]:
     """The first reductions that may be one; none, or at least two. read: what is known already of
     what reductions meet."""
-    order = post_order(body)
-    reductions = [i for i in order if _may_join(i)][:_MOST_LOOKED_AT]
+    order, kept = post_order(body), awaited(body)
+    reductions = [i for i in order if i not in kept and _may_join(i)][:_MOST_LOOKED_AT]
     if len(reductions) < 2:
         return []
     bits = {reduction: 1 << n for n, reduction in enumerate(reductions)}
@@ -102,7 +102,7 @@ def _may_join(reduction: Instruction) -> bool:
         return False  # products are looked at by themselves
     if reduction.shape.dtype.is_pred or x.shape.dtype.is_complex:
         return False
-    if "control-predecessors" in reduction.attributes or decisions_of(reduction).sums:
+    if decisions_of(reduction).sums:
         return False
     dims = _dimensions(reduction)
     length = prod(x.shape.dims[d] for d in dims)

@@ -104,3 +104,22 @@ ENTRY e { x = f32[4,64] parameter(0)
         hlo.compile(module)(*arguments), hlo.evaluate(module, *arguments), strict=True
     ):
         np.testing.assert_array_equal(result, wanted)
+
+
+def test_a_reduction_that_another_instruction_waits_for_stays_itself() -> None:
+    module = hlo.parse("""HloModule m
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+f { x = f32[9,64] parameter(0)
+  zero = f32[] constant(0)
+  square = f32[9,64] multiply(x, x)
+  a = f32[9] reduce(x, zero), dimensions={1}, to_apply=add
+  b = f32[9] reduce(square, zero), dimensions={1}, to_apply=add
+  n = f32[9] negate(b), control-predecessors={a}
+  ROOT t = (f32[9], f32[9]) tuple(a, n) }
+ENTRY e { x = f32[9,64] parameter(0)
+  ROOT r = (f32[9], f32[9]) fusion(x), kind=kInput, calls=f }""")
+    optimised = hlo.optimize(module, "reduction-joining")
+    assert joined(optimised) == []
+    hlo.verify(optimised)
