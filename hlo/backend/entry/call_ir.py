@@ -156,7 +156,7 @@ def _call(p: Procedure, self: Word, args: Word, nargs: Word) -> None:
     _relocate(p, slots, count, data, frame)
     slots, count = record.load(Record.result_slots), record.load(Record.result_count)
     _relocate(p, slots, count, lists.addresses, frame)
-    status = _tried(p, record, frame, mode, alone)
+    status = _timed_run(p, record, frame, mode, alone)
     _push(frames, frame)
     with p.when(status.ne(0)):
         p.call(_STOPPED, record, results, status)
@@ -295,7 +295,7 @@ def _relocate(p: Procedure, slots: Word, count: Word, addresses: Word, frame: Wo
         frame.put(addresses.get("ptr", number), slot)
 
 
-def _tried(p: Procedure, record: Word, frame: Word, mode: Word, alone: Word) -> Word:
+def _timed_run(p: Procedure, record: Word, frame: Word, mode: Word, alone: Word) -> Word:
     """A run, which shows how long it takes where that is asked."""
     ended, entry = p.join("i32"), record.load(Record.entry)
     with p.when(record.load(Record.tries).eq(0)):

@@ -26,6 +26,8 @@ IMPATIENCE = 8
 # In eighths of what runs take now: what the other way has to stay below.
 BETTER = 7
 
+_ORDER = "monotonic"  # Several threads may call one program.
+
 
 def define(unit: Unit) -> None:
     """The function in a unit with others."""
@@ -34,53 +36,66 @@ def define(unit: Unit) -> None:
 
 def told(p: Procedure, record: Word, alone: Word) -> Word:
     """What the frame of the next run is told."""
-    is_trial = record.load(Record.left, "monotonic").ne(0)
+    is_trial = record.load(Record.left, _ORDER).ne(0)
     together = is_trial.select(p.word(WOKEN), p.word(PLANNED))
     return alone.ne(0).select(p.word(ALONE), together)
 
 
 def _tried(p: Procedure, record: Word, alone: Word, ns: Word) -> None:
-    with p.when(record.load(Record.alone, "monotonic").ne(alone)):
+    with p.when(record.load(Record.alone, _ORDER).ne(alone)):
         p.ret()  # another thread's run has ended meanwhile, and said otherwise
-    cost, settled = record.load(Record.cost, "monotonic"), p.join()
-    left = record.load(Record.left, "monotonic")
+    cost, left = record.load(Record.cost, _ORDER), record.load(Record.left, _ORDER)
+    settled = p.join()
     settled.go_if(left.eq(0))
-    best = _lesser(record.load(Record.best, "monotonic"), ns)
-    spent = record.load(Record.spent, "monotonic") + ns
+    _in_trial(p, record, alone, ns, cost, left)
+    settled.here()
+    _between_trials(p, record, alone, ns, cost)
+
+
+def _in_trial(p: Procedure, record: Word, alone: Word, ns: Word, cost: Word, left: Word) -> None:
+    """The shortest of the trial's runs; after the last one, the way that is faster."""
+    best = _lesser(record.load(Record.best, _ORDER), ns)
+    spent = record.load(Record.spent, _ORDER) + ns
     left = left.above(1).select(left - 1, p.word(1))
-    record.store(Record.best, best, "monotonic")
-    record.store(Record.spent, spent, "monotonic")
-    record.store(Record.left, left, "monotonic")
+    record.store(Record.best, best, _ORDER)
+    record.store(Record.spent, spent, _ORDER)
+    record.store(Record.left, left, _ORDER)
     with p.when(left.above(1) | spent.below(TRIAL_NS)):
         p.ret()
-    is_better = (best * 8).below(cost * BETTER)
-    record.store(Record.cost, is_better.select(best, cost), "monotonic")
-    record.store(Record.alone, is_better.select(alone, 1 - alone), "monotonic")
-    record.store(Record.rest, spent * PATIENCE, "monotonic")
-    record.store(Record.left, 0, "monotonic")
+    is_better = _is_better(best, cost)
+    record.store(Record.cost, is_better.select(best, cost), _ORDER)
+    record.store(Record.alone, is_better.select(alone, 1 - alone), _ORDER)
+    record.store(Record.rest, spent * PATIENCE, _ORDER)
+    record.store(Record.left, 0, _ORDER)
     p.ret()
 
-    settled.here()
-    runs, rest = record.load(Record.runs, "monotonic"), record.load(Record.rest, "monotonic")
+
+def _between_trials(p: Procedure, record: Word, alone: Word, ns: Word, cost: Word) -> None:
+    """What runs take, followed; when it is time, a trial of the other way."""
+    runs, rest = record.load(Record.runs, _ORDER), record.load(Record.rest, _ORDER)
     is_warm = runs.at_least(WARM)
     first = runs.below(2).select(ns, _lesser(cost, ns))
     later = (cost * 7 + _lesser(cost * 2, ns)) >> 3  # a run that was held up counts as twice one
-    record.store(Record.cost, is_warm.select(later, first), "monotonic")
+    record.store(Record.cost, is_warm.select(later, first), _ORDER)
     with p.when(~is_warm):
-        record.store(Record.runs, runs + 1, "monotonic")
+        record.store(Record.runs, runs + 1, _ORDER)
         p.ret()
     # As when a worker has been awake since, or the host has moved the processors.
-    is_slower = (record.load(Record.best, "monotonic") * 8).below(cost * BETTER)
+    is_slower = _is_better(record.load(Record.best, _ORDER), cost)
     patience = is_slower.select(p.word(PATIENCE - IMPATIENCE), p.word(0))
-    least = record.load(Record.spent, "monotonic") * patience
+    least = record.load(Record.spent, _ORDER) * patience
     with p.when(rest.above(_greater(ns, least)) | cost.above(LONG_NS)):
-        record.store(Record.rest, _greater(rest, ns) - ns, "monotonic")
+        record.store(Record.rest, _greater(rest, ns) - ns, _ORDER)
         p.ret()
-    record.store(Record.best, cost * 16, "monotonic")
-    record.store(Record.spent, 0, "monotonic")
-    record.store(Record.left, TRIAL_RUNS + 1, "monotonic")
-    record.store(Record.alone, 1 - alone, "monotonic")
+    record.store(Record.best, cost * 16, _ORDER)
+    record.store(Record.spent, 0, _ORDER)
+    record.store(Record.left, TRIAL_RUNS + 1, _ORDER)
+    record.store(Record.alone, 1 - alone, _ORDER)
     p.ret()
+
+
+def _is_better(other: Word, cost: Word) -> Word:
+    return (other * 8).below(cost * BETTER)
 
 
 def _greater(a: Word, b: Word) -> Word:
