@@ -11,7 +11,6 @@ from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make
 from hlo.ops.table import INDEX_MAPS, OPS, Opcodes, Trait, opcodes
 from hlo.passes.patterns.matching import (
-    has_one_user,
     ints,
     is_plain,
     same_array,
@@ -231,7 +230,7 @@ def sink_broadcast(root: Instruction) -> Instruction | None:
     """f(broadcast(x, d)) => broadcast(f(x), d)  for elementwise f: fewer elements to compute"""
     (inner,) = root.operands
     (x,) = inner.operands
-    if not has_one_user(inner) or x.shape.size >= root.shape.size or not is_plain(root.shape):
+    if x.shape.size >= root.shape.size or not is_plain(root.shape):
         return None
     shape = x.shape.without_layout().with_dtype(root.shape.dtype)
     own = {k: v for k, v in root.attributes.items() if k in OPS[root.opcode].attrs}
@@ -243,25 +242,62 @@ JOINING = opcodes(Trait.ELEMENTWISE) & Opcodes(lambda opcode: OPS[opcode].arity 
 
 
 @rewrite(among=JOINING, operand="broadcast")
-def sink_scalar_broadcasts(root: Instruction) -> Instruction | None:
-    """f(broadcast(s), broadcast(t), ..) => broadcast(f(s, t, ..))  for elementwise f and scalars"""
-    operands = root.operands
-    if not all(o.opcode == "broadcast" and o.operands[0].shape.is_scalar for o in operands):
+def sink_broadcasts(root: Instruction) -> Instruction | None:
+    """f(broadcast(x, d), broadcast(y, e), ..) => broadcast(f(x', y', ..), d + e)  for elementwise f
+    where d and e leave a dimension of f out, and an iota counts one: coordinates of a grid
+    """
+    shape = root.shape
+    if shape.size < 2 or not is_plain(shape):
         return None
-    if not is_plain(root.shape) or root.shape.size < 2:
+    varying: set[int] = set()
+    for operand in root.operands:
+        dims = _varies_along(operand, shape)
+        if dims is None or len(varying := varying | dims) == shape.rank:
+            return None
+    kept = tuple(sorted(varying))
+    small = Shape.array(shape.dtype, [shape.dims[d] for d in kept])
+    if small.size == shape.size:
         return None
     own = {k: v for k, v in root.attributes.items() if k in OPS[root.opcode].attrs}
-    scalars = [o.operands[0] for o in operands]
-    small = make(root, root.opcode, *scalars, shape=Shape.array(root.shape.dtype, ()), **own)
-    return make(root, "broadcast", small, shape=root.shape, dimensions=())
+    operands = [_along(operand, kept, small) for operand in root.operands]
+    inner = make(root, root.opcode, *operands, shape=small, **own)
+    return make(root, "broadcast", inner, shape=shape, dimensions=kept)
+
+
+def _varies_along(operand: Instruction, shape: Shape) -> set[int] | None:
+    """Along which dimensions an operand of an op of that shape may vary; None: along all."""
+    if operand.shape.is_scalar:
+        return set()
+    if not is_plain(operand.shape) or operand.shape.dims != shape.dims:
+        return None
+    if operand.opcode == "broadcast":
+        return {*ints(operand, "dimensions")}
+    return {_counted(operand)} if operand.opcode == "iota" else None
+
+
+def _counted(iota: Instruction) -> int:
+    """The dimension that an iota counts."""
+    dimension = iota["iota_dimension"]
+    assert isinstance(dimension, int), "a dimension number"
+    return dimension
+
+
+def _along(operand: Instruction, kept: Ints, small: Shape) -> Instruction:
+    """A broadcast or an iota over the dimensions that are kept alone; a scalar as it is."""
+    if operand.shape.is_scalar:
+        return operand
+    shape = small.with_dtype(operand.shape.dtype)
+    if operand.opcode == "iota":
+        return make(operand, "iota", shape=shape, iota_dimension=kept.index(_counted(operand)))
+    (x,) = operand.operands
+    dims = tuple(kept.index(d) for d in ints(operand, "dimensions"))
+    return make(operand, "broadcast", x, shape=shape, dimensions=dims)
 
 
 @rewrite("iota")
 def iota_of_one(root: Instruction) -> Instruction | None:
     """iota(d) => broadcast(0)  where dimension d has size 1"""
-    dimension = root["iota_dimension"]
-    assert isinstance(dimension, int), "a dimension number"
-    return splat(root, 0) if root.shape.dims[dimension] == 1 and is_plain(root.shape) else None
+    return splat(root, 0) if root.shape.dims[_counted(root)] == 1 and is_plain(root.shape) else None
 
 
 @rewrite("add")
