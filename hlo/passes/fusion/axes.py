@@ -58,6 +58,7 @@ class Group(Struct, eq=False):
     # What is computed at several places, as the decision for what it belongs to says.
     settled: set[Instruction] = field(default_factory=set)
     places: dict[Instruction, Places | None] = field(default_factory=dict)
+    forms: dict[Instruction, int] = field(default_factory=dict)  # What `forms_in` says.
 
     @property
     def dims(self) -> tuple[int, ...]:

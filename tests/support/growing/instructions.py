@@ -82,6 +82,28 @@ def pad_chain(n: int) -> str:
     return module(["p = f32[8] parameter(0)", "z = f32[] constant(0)", *lines])
 
 
+@family(200, base=6)
+def reversed_halves(n: int) -> str:
+    """Gates on neighbours of ten bits: the half in which the first one is set has the second one
+    turned over, then the bits move on by one.
+    """
+    bits, half = 10, ",".join(["2"] * 9)
+    whole, rows = f"f32[2,{half}]", f"f32[1,{half}]"
+    rest = ", ".join(["[0:2]"] * (bits - 1))
+    order = ",".join(str((d + 1) % bits) for d in range(bits))
+    lines, last = [f"p = {whole} parameter(0)"], "p"
+    for k in range(n):
+        lines += [
+            f"a{k} = {rows} slice({last}), slice={{[0:1], {rest}}}",
+            f"b{k} = {rows} slice({last}), slice={{[1:2], {rest}}}",
+            f"r{k} = {rows} reverse(b{k}), dimensions={{1}}",
+            f"j{k} = {whole} concatenate(a{k}, r{k}), dimensions={{0}}",
+            f"{'ROOT ' if k == n - 1 else ''}t{k} = {whole} transpose(j{k}), dimensions={{{order}}}",
+        ]
+        last = f"t{k}"
+    return module(lines)
+
+
 @family(2_000)
 def update_chain(n: int) -> str:
     line = "f32[4096] dynamic-update-slice({}, u, i{})".format
