@@ -8,7 +8,8 @@ arithmetic of these has, as long as nothing leaves its type.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -28,15 +29,20 @@ _TAKEN = opcodes(
 _OF_SEVERAL = opcodes(Trait.JOINS | Trait.PADS)
 
 
-def ranges(computation: Computation) -> dict[Instruction, Range]:
-    """Of all arrays of integers and truths that have ends. O(instructions)."""
+def ranges(
+    computation: Computation, known: Mapping[Instruction, Range] = MappingProxyType({})
+) -> dict[Instruction, Range]:
+    """Of all arrays of integers and truths that have ends. O(instructions).
+
+    known: of those that others know about, as of what a loop counts.
+    """
     found: dict[Instruction, Range] = {}
     for one in post_order(computation):
         dtype = one.shape.dtype if one.shape.is_array else None
         if dtype is None or not (dtype.is_integral or dtype.is_pred) or one.shape.is_dynamic:
             continue
         whole = (0, 1) if dtype.is_pred else dtype.int_range
-        least, most = _range_of(one, found) or whole
+        least, most = known.get(one) or _range_of(one, found) or whole
         if least < whole[0] or most > whole[1]:
             least, most = whole  # it may wrap
         if dtype.is_pred or dtype.bits <= _WORD_BITS or (least, most) != whole:

@@ -20,6 +20,8 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ops.making import make, make_constant
+from hlo.passes.while_loops.counted_rows import counted_rows
+from hlo.passes.while_loops.counted_runs import counted_runs
 
 _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 
@@ -32,6 +34,10 @@ class _Counted(Struct, frozen=True):
     first: int
     by: int
     last: int
+
+    @property
+    def range(self) -> tuple[int, int]:
+        return min(self.first, self.last), max(self.first, self.last)
 
 
 def while_loop_ranges(module: Module) -> bool:
@@ -47,6 +53,10 @@ def while_loop_ranges(module: Module) -> bool:
         known = _known_in_all(loops)
         if known is not None and len(body.parameters) == 1:
             changed |= _simplified(body, *known)
+            if len(loops) == 1:
+                ranges = {one.element: one.range for one in known[1]}
+                changed |= counted_rows(body, loops[0], ranges)
+                changed |= counted_runs(body, loops[0], ranges)
     return changed
 
 
@@ -154,7 +164,7 @@ def _decided(compare: Instruction, value: Instruction, found: _Counted) -> bool:
     number = integer_constant(right)
     if number is None:
         return False
-    low, high = sorted((found.first, found.last))
+    low, high = found.range
     ends = [_holds(direction, end, number) for end in (low, high)]
     is_between = direction in ("EQ", "NE") and low <= number <= high
     body = compare.computation

@@ -98,10 +98,10 @@ def reversed_halves(n: int) -> str:
             f"b{k} = {rows} slice({last}), slice={{[1:2], {rest}}}",
             f"r{k} = {rows} reverse(b{k}), dimensions={{1}}",
             f"j{k} = {whole} concatenate(a{k}, r{k}), dimensions={{0}}",
-            f"{'ROOT ' if k == n - 1 else ''}t{k} = {whole} transpose(j{k}), dimensions={{{order}}}",
+            f"t{k} = {whole} transpose(j{k}), dimensions={{{order}}}",
         ]
         last = f"t{k}"
-    return module(lines)
+    return module([*lines, f"ROOT r = {whole} copy({last})"])
 
 
 @family(2_000)
