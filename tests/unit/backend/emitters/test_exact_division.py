@@ -133,3 +133,30 @@ def test_long_rows_of_floats_where_quotients_are_looked_at_anyway(
     compilation = Compilation(hlo.parse(text), threads=1, machine=named(machine))
     (kernel,) = compilation.program.kernels
     assert ("fdiv <16 x float>" not in kernel.text) is is_short
+
+
+WHOLE = """HloModule m
+ENTRY e {{
+  k = {source}[{n}] parameter(0)
+  x = {kind}[{n}] convert(k)
+  c = {kind}[] constant({value!r})
+  b = {kind}[{n}] broadcast(c), dimensions={{}}
+  ROOT q = {kind}[{n}] divide(x, b)
+}}
+"""
+
+
+@pytest.mark.parametrize("source", ["u8", "s32", "u32", "s64"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [3.7, -7.0, 255.0, 1.0000001192092896])
+def test_quotients_of_integers_are_looked_at_by_none(value: float, kind: str, source: str) -> None:
+    form, _ = KINDS[kind]
+    value = float(form(value))
+    dtype = np.dtype({"u": "uint", "s": "int"}[source[0]] + source[1:])
+    ends = np.iinfo(dtype)
+    k = np.random.default_rng(4).integers(ends.min, ends.max, 40003, dtype=dtype, endpoint=True)
+    k[:5] = [0, 1, ends.min, ends.max, ends.max // 2]
+    module = hlo.parse(WHOLE.format(source=source, kind=kind, n=k.size, value=value))
+    assert_same(hlo.compile(module, cache=False)(k), k.astype(form) / form(value))
+    (kernel,) = Compilation(module, threads=1, machine=named("znver4")).program.kernels
+    assert "fdiv <" not in kernel.text
