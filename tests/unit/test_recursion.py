@@ -32,6 +32,10 @@ ALLOWED = {
     """,
     "a step is one less of the few that are looked ahead": """
         passes.movement.select_sinking._Steps._like*2
+        passes.while_loops.counted_rows._range passes.while_loops.counted_runs._Lines.line
+    """,
+    "eight instructions at most, which were counted before": """
+        passes.while_loops.counted_rows._value
     """,
     "what a program has for later: a call of the user's each": """
         driver._bindable*2

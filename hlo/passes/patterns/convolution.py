@@ -25,8 +25,8 @@ from hlo.passes.patterns.matching import ints, is_plain, splat
 from hlo.passes.patterns.phases import Holes, Phases, interleaved
 from hlo.passes.rewriting import rewrite
 
-LEAST_DEPTH = 128  # Products of an output from which those saved outweigh moving the outputs.
-LEAST_PRODUCTS = 1 << 22  # Products in all: each kernel takes its time to be made.
+LEAST_DEPTH = 32  # Products of an output from which those saved outweigh moving the outputs.
+LEAST_PRODUCTS = 1 << 21  # Products in all: each kernel takes its time to be made.
 LARGE_PRODUCTS = 1 << 26  # Products in all from which a tenth of them more is dear.
 MOST_PARTS = 8  # The most convolutions that stand for one.
 

@@ -23,7 +23,7 @@ from hlo.ops.table import OPS
 from hlo.passes.patterns.matching import ints, splat_literal
 
 Range = tuple[int, int]
-MOST_COST = 4  # Additions that take as long as a number from a cache and its address.
+MOST_COST = 4  # Additions that take as long as to find a row's address and to read it.
 _MOST_MEMBERS = 8
 _MOST_STEPS = 8  # Of the arithmetic on a counter that says which row is read.
 _SCALAR = ()
