@@ -1,12 +1,13 @@
 """Counted runs: what a loop looks up at neighbouring places from its counter on is a slice.
 
-    i = 0, 1, .. n - k:  gather(x, i + iota(k))  =>  dynamic-slice(x, i), of k elements
+    i = 0, 1, .. n - k:  gather(x, i + iota(k))       =>  dynamic-slice(x, i), of k elements
+                         scatter(x, i + iota(k), u)   =>  dynamic-update-slice(x, f(slice, u), i)
 
 JAX writes x[i + arange(k)] so (windows of a signal, taps of a filter), with a select that wraps
 places below zero; x[i - arange(k)] is such a slice, turned over (diagonals of a table that dynamic
-programming fills). A slice is read a vector at a time and other passes know it, where places in
-memory are gathered one by one. All places have to be inside of x in every trip, so that nothing is
-clamped or wrapped.
+programming fills), and x.at[i + arange(k)].add(u) (frames that overlap) changes one. A slice is
+read a vector at a time and other passes know it, where places in memory are gathered one by one.
+All places have to be inside of x in every trip, so that nothing is clamped, wrapped or left out.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.analysis.integer_ranges import Range, ranges
 from hlo.analysis.while_loops.loop_state import element_index, unchanged_elements
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
-from hlo.ops.indexing import GatherAttributes
+from hlo.ops.indexing import GatherAttributes, ScatterAttributes
 from hlo.ops.making import make, number_of
+from hlo.passes.patterns.indexing import combines, replaces
 from hlo.passes.patterns.matching import is_plain, splat_literal
 
 _MOST_BEHIND = 24  # Instructions between a gather and what its places are counted from.
@@ -36,19 +39,19 @@ class _Line(Struct, frozen=True):
 
 
 def counted_runs(body: Computation, loop: Instruction, counted: Mapping[int, Range]) -> bool:
-    """Take slices in a loop's body where it gathers runs. O(instructions).
+    """Take slices in a loop's body where it gathers or scatters runs. O(instructions).
 
     counted: of the state's elements that are counted, the least and the greatest value.
     """
-    gathers = [i for i in body.instructions if i.opcode == "gather"]
-    if not gathers:
+    lookups = [i for i in body.instructions if i.opcode in ("gather", "scatter")]
+    if not lookups:
         return False
     lines = _Lines(body, loop, counted)
     changed = False
-    for gather in gathers:
-        found = _slice(gather, lines)
+    for one in lookups:
+        found = _slice(one, lines) if one.opcode == "gather" else _update(one, lines)
         if found is not None:
-            body.replace_uses(gather, found)
+            body.replace_uses(one, found)
             changed = True
     return changed
 
@@ -138,8 +141,44 @@ def _slice(gather: Instruction, lines: _Lines) -> Instruction | None:
     others = tuple(k for k in range(x.shape.rank) if k != d)
     if own.collapsed_slice_dims != (d,) or own.slice_sizes != whole or own.offset_dims != others:
         return None
-    dims = [n for k, n in enumerate(places.shape.dims) if k != own.index_vector_dim]
-    if len(dims) != 1 or dims[0] < 2 or not (is_plain(x.shape) and is_plain(gather.shape)):
+    line = _run(x, places, d, own.index_vector_dim, lines)
+    if line is None or not is_plain(gather.shape):
+        return None
+    found = _taken(gather, x, _starts(gather, d, line), gather.shape)
+    return found if line.step > 0 else make(gather, "reverse", found, dimensions=(d,))
+
+
+def _update(scatter: Instruction, lines: _Lines) -> Instruction | None:
+    """The slice that a scatter changes, put back; None where it is no run of one dimension. No two
+    places are one, so that nothing is combined twice.
+    """
+    own = ScatterAttributes[Computation].of(scatter.attributes)
+    if len(scatter.operands) != 3 or len(own.scatter_dims_to_operand_dims) != 1:
+        return None
+    x, places, u = scatter.operands
+    (d,) = own.scatter_dims_to_operand_dims
+    others = tuple(k for k in range(x.shape.rank) if k != d)
+    if own.inserted_window_dims != (d,) or own.update_window_dims != others:
+        return None
+    if own.input_batching_dims or any(u.shape.dims[k] != x.shape.dims[k] for k in others):
+        return None
+    combine = own.to_apply
+    if not is_plain(u.shape) or not (replaces(combine) or combines(combine, x, u)):
+        return None
+    line = _run(x, places, d, own.index_vector_dim, lines)
+    if line is None or not scatter.users:
+        return None
+    starts = _starts(scatter, d, line)
+    value = u if line.step > 0 else make(scatter, "reverse", u, dimensions=(d,))
+    if not replaces(combine):
+        value = make(scatter, combine.root.opcode, _taken(scatter, x, starts, u.shape), value)
+    return make(scatter, "dynamic-update-slice", x, value, *starts)
+
+
+def _run(x: Instruction, places: Instruction, d: int, vector: int, lines: _Lines) -> _Line | None:
+    """The line that an array of places is, if these are all inside of x, in turn or backwards."""
+    dims = [n for k, n in enumerate(places.shape.dims) if k != vector]
+    if len(dims) != 1 or dims[0] < 2 or not is_plain(x.shape):
         return None
     row = places.operands[0] if places.opcode == "reshape" else places
     line = lines.line(row) if row.shape.rank == 1 else None
@@ -147,21 +186,26 @@ def _slice(gather: Instruction, lines: _Lines) -> Instruction | None:
         return None
     low, high = lines.extent(line, dims[0])
     most = min(x.shape.dims[d] - 1, places.shape.dtype.int_range[1])
-    return None if low < 0 or high > most else _taken(gather, x, d, line)
+    if low < 0 or high > most:
+        return None
+    return line if line.step > 0 else replace(line, number=line.number - dims[0] + 1)
 
 
-def _taken(gather: Instruction, x: Instruction, d: int, line: _Line) -> Instruction:
-    """The elements of x along dimension d that a line says."""
-    count = gather.shape.dims[d]
+def _starts(like: Instruction, d: int, line: _Line) -> list[Instruction]:
+    """Where a slice begins in each dimension: at the least place of a line in dimension d."""
     start, *more = line.scalars
     for scalar in more:
-        start = make(gather, "add", start, scalar)
-    first = line.number - (count - 1 if line.step < 0 else 0)
+        start = make(like, "add", start, scalar)
     dtype = start.shape.dtype
-    if first:
-        start = make(gather, "add", start, number_of(gather, first, dtype))
-    starts = [start if k == d else number_of(gather, 0, dtype) for k in range(x.shape.rank)]
-    sizes = tuple(count if k == d else n for k, n in enumerate(x.shape.dims))
-    shape = Shape.array(x.shape.dtype, sizes)
-    found = make(gather, "dynamic-slice", x, *starts, shape=shape, dynamic_slice_sizes=sizes)
-    return found if line.step > 0 else make(gather, "reverse", found, dimensions=(d,))
+    if line.number:
+        start = make(like, "add", start, number_of(like, line.number, dtype))
+    rank = like.shape.rank
+    return [start if k == d else number_of(like, 0, dtype) for k in range(rank)]
+
+
+def _taken(
+    like: Instruction, x: Instruction, starts: list[Instruction], shape: Shape
+) -> Instruction:
+    sizes = shape.dims
+    whole = Shape.array(x.shape.dtype, sizes)
+    return make(like, "dynamic-slice", x, *starts, shape=whole, dynamic_slice_sizes=sizes)

@@ -135,3 +135,74 @@ def test_rows_from_the_last_one_on() -> None:
     RANGES(rewritten)
     assert "dynamic-slice" not in opcodes(rewritten)
     check(given, rewritten, 5)
+
+
+SCATTER = """HloModule m
+combine {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] REDUCER
+}
+body {
+  s = (s32[], f32[SIZE,3], f32[6,4,3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[SIZE,3] get-tuple-element(s), index=1
+  us = f32[6,4,3] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  none = s32[] constant(0)
+  j = s32[] add(i, one)
+  row = f32[1,4,3] dynamic-slice(us, i, none, none), dynamic_slice_sizes={1,4,3}
+  u = f32[4,3] reshape(row)
+  two = s32[] constant(2)
+  hop = s32[] multiply(i, two)
+  hops = s32[4] broadcast(hop), dimensions={}
+  own = s32[4] iota(), iota_dimension=0
+  LINES
+  at = s32[4,1] reshape(places)
+  y = f32[SIZE,3] scatter(x, at, u), update_window_dims={1}, inserted_window_dims={0},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=combine
+  ROOT t = (s32[], f32[SIZE,3], f32[6,4,3]) tuple(j, y, us)
+}
+condition {
+  s = (s32[], f32[SIZE,3], f32[6,4,3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(6)
+  ROOT q = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  x = f32[SIZE,3] parameter(0)
+  us = f32[6,4,3] parameter(1)
+  first = s32[] constant(0)
+  s = (s32[], f32[SIZE,3], f32[6,4,3]) tuple(first, x, us)
+  w = (s32[], f32[SIZE,3], f32[6,4,3]) while(s), condition=condition, body=body
+  ROOT r = f32[SIZE,3] get-tuple-element(w), index=1
+}
+"""
+STEPS = {
+    "forwards": "places = s32[4] add(hops, own)",
+    "backwards": """back = s32[4] subtract(hops, own)
+  three = s32[] constant(3)
+  threes = s32[4] broadcast(three), dimensions={}
+  places = s32[4] add(threes, back)""",
+}
+
+
+# The places of the last trip are 10 to 13; what lies behind the end is left out.
+@pytest.mark.parametrize("size", [13, 14, 20])
+@pytest.mark.parametrize("reducer", ["add(a, b)", "maximum(a, b)", "b", "add(b, b)"])
+@pytest.mark.parametrize("step", STEPS)
+def test_runs_that_are_scattered_are_slices_put_back(step: str, reducer: str, size: int) -> None:
+    text = SCATTER.replace("LINES", STEPS[step]).replace("SIZE", str(size))
+    if reducer == "b":
+        text = text.replace("  ROOT c = f32[] REDUCER\n", "").replace("  b =", "  ROOT b =", 1)
+    text = text.replace("REDUCER", reducer)
+    given, rewritten = hlo.parse(text), hlo.parse(text)
+    RANGES(rewritten)
+    is_slice = size >= 14 and reducer != "add(b, b)"
+    assert ("scatter" in opcodes(rewritten)) != is_slice
+    hlo.verify(rewritten)
+    rng = np.random.default_rng(1)
+    x, us = (rng.standard_normal(dims).astype(np.float32) for dims in ((size, 3), (6, 4, 3)))
+    want = hlo.evaluate(given, x, us)
+    np.testing.assert_array_equal(hlo.evaluate(rewritten, x, us), want)
+    np.testing.assert_array_equal(hlo.compile(given, cache=False)(x, us), want)
