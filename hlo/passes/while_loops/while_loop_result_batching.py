@@ -1,23 +1,24 @@
 """while-loop-result-batching: one product behind a loop for the rows that its trips would write.
 
-    for i: ys[i] = dot(z, w)     =>     for i: zs[i] = z;     ys = dot(zs, w)
+    for i: ys[i] = dot(z, w) + b     =>     for i: zs[i] = z;     ys = dot(zs, w) + b
 
 The gradient of a scan's inputs is such a product, and so is what a recurrent network says in each
-step. With few rows a trip reads the matrix for little arithmetic; all rows together are arithmetic
-at full speed, for which a factor is kept, where the loop does not keep it anyway. Nobody in the
-loop looks at the rows, and the matrix is one that no trip changes.
+step, with what is made of it element by element (trip_rows.py). With few rows a trip reads the
+matrix for little arithmetic; all rows together are arithmetic at full speed, for which a factor is
+kept, where the loop does not keep it anyway. Nobody in the loop looks at the rows, and no trip
+changes the matrix.
 
-The other way round as while-loop-dot-batching, for the products that it does for rows that are
-there before the loop.
+It does behind a loop what while-loop-dot-batching does before it for rows that are there by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from math import prod
 
 from msgspec import Struct
 
+from hlo.analysis.fusibility import is_elementwise
 from hlo.analysis.while_loops.loop_state import (
     Counter,
     counter,
@@ -36,9 +37,10 @@ from hlo.ops.making import make, make_constant, transposed
 from hlo.passes.liveness import awaited
 from hlo.passes.loop_making import blank, element, extensible_loops, home
 from hlo.passes.patterns.contraction import exchanged_attributes
-from hlo.passes.patterns.matching import has_one_user, is_plain
+from hlo.passes.patterns.matching import is_plain
 from hlo.passes.while_loops.loop_shrinking import shrink
 from hlo.passes.while_loops.loop_sums import is_simple_dot
+from hlo.passes.while_loops.trip_rows import MOST_MEMBERS, Taken, TripRows
 
 LEAST_ITERATIONS = 4
 
@@ -55,15 +57,11 @@ class Written(Struct, frozen=True):
     order: RowOrder
 
 
-class Result(Struct, frozen=True):
-    """Rows that are products: of operand `side`, which trips compute, and a matrix."""
+class Product(Struct, frozen=True):
+    """A dot of operand `side`, which trips compute, and a matrix."""
 
-    written: Written
+    dot: Instruction
     side: int
-
-    @property
-    def dot(self) -> Instruction:
-        return self.written.row
 
     @property
     def factor(self) -> Instruction:
@@ -72,6 +70,33 @@ class Result(Struct, frozen=True):
     @property
     def matrix(self) -> Instruction:
         return self.dot.operands[1 - self.side]
+
+    @property
+    def contracted(self) -> Ints:
+        """The factor's dimensions that are summed over."""
+        dims = DotAttributes.of(self.dot.attributes).dims
+        return dims.rhs_contracting if self.side else dims.lhs_contracting
+
+    @property
+    def depth(self) -> int:
+        return prod(self.factor.shape.dims[d] for d in self.contracted)
+
+    @property
+    def rows(self) -> int:
+        return self.factor.shape.size // max(1, self.depth)
+
+    @property
+    def operations(self) -> int:
+        """Of one trip."""
+        return 2 * self.depth * self.dot.shape.size
+
+
+class Result(Struct, frozen=True):
+    """Rows that are computed of products, element by element."""
+
+    written: Written
+    products: tuple[Product, ...]
+    rows: TripRows
 
 
 def while_loop_result_batching(
@@ -84,23 +109,28 @@ def while_loop_result_batching(
 ) -> bool:
     """Multiply what trips write by a matrix that no trip changes behind the loop, at once.
 
-    max_rows: rows of one trip, where it has more than max_ops operations; max_bytes: of the factor
-    that is kept, and of the product; least_bytes: of the matrix. Only for loops with a known number
-    of iterations. O(edges).
+    max_rows: rows of one trip, where it has more than max_ops operations; max_bytes: of a factor
+    that is kept, and of a product; least_bytes: of a matrix. Only for loops with a known number of
+    iterations. O(edges) for each array that trips write.
     """
     changed = False
     for loop in extensible_loops(module):
         known = counter(loop)
         if known is None or known.iterations < LEAST_ITERATIONS:
             continue
+        if not any(i.opcode == "dot" for i in loop.called_computations()[0].instructions):
+            continue
         written = _written(loop, known)
         found = [
             result
-            for result in _results(loop, written)
-            if (_rows(result) <= max_rows or _operations(result) <= max_ops)
-            and known.iterations * result.factor.shape.size_bytes <= max_bytes
-            and known.iterations * result.dot.shape.size_bytes <= max_bytes
-            and result.matrix.shape.size_bytes >= least_bytes
+            for result in _results(loop, known, written)
+            if all(
+                (p.rows <= max_rows or p.operations <= max_ops)
+                and known.iterations * p.factor.shape.size_bytes <= max_bytes
+                and known.iterations * p.dot.shape.size_bytes <= max_bytes
+                and p.matrix.shape.size_bytes >= least_bytes
+                for p in result.products
+            )
         ]
         if found:
             _Moving(loop, known, written).move(found)
@@ -129,48 +159,66 @@ def _written(loop: Instruction, known: Counter) -> list[Written]:
     return found
 
 
-def _results(loop: Instruction, written: Sequence[Written]) -> Iterator[Result]:
-    """The rows that are such products, which nobody else in a trip reads."""
+def _results(loop: Instruction, known: Counter, written: Sequence[Written]) -> Iterator[Result]:
+    """The rows that such products give, of which nothing else in a trip reads anything."""
     body, _ = loop.called_computations()
     unchanged, kept = unchanged_elements(body), awaited(body)
     for one in written:
-        dot = one.row
-        if dot.opcode != "dot" or dot in kept or "control-predecessors" in dot.attributes:
+        products: list[Product] = []
+        waiting, seen = [one.row], {one.row}
+        while waiting and len(seen) <= MOST_MEMBERS:
+            value = waiting.pop()
+            product = None if value in kept else _product(value, unchanged)
+            if product is not None:
+                products.append(product)
+            elif value.opcode == "reshape" or is_elementwise(value):
+                waiting += (o for o in dict.fromkeys(value.operands) if o not in seen)
+                seen |= set(value.operands)
+        if not products or not _is_all_read(one, products):
             continue
-        dims = DotAttributes.of(dot.attributes).dims
-        is_whole = is_simple_dot(dot) and is_plain(dot.shape) and not dims.lhs_batch
-        sides = [n for n, operand in enumerate(dot.operands) if operand not in unchanged]
-        if is_whole and len(sides) == 1 and _is_read_once(dot):
-            yield Result(one, sides[0])
+        given = {p.dot: Taken(known.iterations, one.at) for p in products}
+        rows = TripRows(loop, known, given)
+        if rows.taken(one.row) is not None:
+            yield Result(one, tuple(products), rows)
 
 
-def _is_read_once(value: Instruction) -> bool:
-    """Whether an update is all that a value is for, through reshapes."""
-    while has_one_user(value):
-        (value,) = value.users
-        if value.opcode == "dynamic-update-slice":
-            return True
-        if value.opcode != "reshape":
+def _product(dot: Instruction, unchanged: Set[Instruction]) -> Product | None:
+    """A value as a product with a matrix that no trip changes; None where it is none."""
+    if dot.opcode != "dot" or "control-predecessors" in dot.attributes:
+        return None
+    dims = DotAttributes.of(dot.attributes).dims
+    if not is_simple_dot(dot) or not is_plain(dot.shape) or dims.lhs_batch:
+        return None
+    sides = [n for n, operand in enumerate(dot.operands) if operand not in unchanged]
+    return Product(dot, sides[0]) if len(sides) == 1 else None
+
+
+def _is_all_read(written: Written, products: Sequence[Product]) -> bool:
+    """Whether what comes of products is read on the way to the written row alone."""
+    waiting = [p.dot for p in products]
+    seen = set(waiting)
+    while waiting and len(seen) <= MOST_MEMBERS:
+        value = waiting.pop()
+        if value.is_root or not value.users:
             return False
-    return False
+        for user in value.users:
+            if user.opcode == "dynamic-update-slice":
+                if not _is_row_of(user, value, written):
+                    return False
+            elif user.opcode == "reshape" or is_elementwise(user):
+                if user not in seen:
+                    seen.add(user)
+                    waiting.append(user)
+            else:
+                return False
+    return not waiting
 
 
-def _contracted(result: Result) -> Ints:
-    dims = DotAttributes.of(result.dot.attributes).dims
-    return dims.rhs_contracting if result.side else dims.lhs_contracting
-
-
-def _depth(result: Result) -> int:
-    return prod(result.factor.shape.dims[d] for d in _contracted(result))
-
-
-def _rows(result: Result) -> int:
-    return result.factor.shape.size // max(1, _depth(result))
-
-
-def _operations(result: Result) -> int:
-    """Of one trip's product."""
-    return 2 * _depth(result) * result.dot.shape.size
+def _is_row_of(update: Instruction, value: Instruction, written: Written) -> bool:
+    """Whether an update puts a value in as the written row."""
+    target, row = update.operands[:2]
+    is_here = target.opcode == "get-tuple-element" and element_index(target) == written.number
+    return is_here and row is value and update.operands.count(value) == 1
 
 
 class _Moving:
@@ -183,27 +231,27 @@ class _Moving:
 
     def move(self, results: Sequence[Result]) -> None:
         """Let the loop keep the factors, and make the products behind it."""
-        new = [r for r in results if self._is_new(r)]
+        every = [(r.written, p) for r in results for p in r.products]
+        new = [(one, p.factor) for one, p in every if self._is_new(one, p)]
         loop, elements = extend(self.loop, [blank(self.loop, s) for s in self.starts])
         body, _ = loop.called_computations()
-        for result, stack in zip(new, elements, strict=True):
-            one = make(result.factor, "reshape", result.factor, shape=self._all(result.factor, 1))
-            at = result.written.at
-            zero = make_constant(at, Literal.of(0, at.shape))
-            starts = [at, *[zero] * result.factor.shape.rank]
-            row = make(result.factor, "dynamic-update-slice", stack, one, *starts)
+        for (written, factor), stack in zip(new, elements, strict=True):
+            one = make(factor, "reshape", factor, shape=self._all(factor, 1))
+            zero = make_constant(written.at, Literal.of(0, written.at.shape))
+            starts = [written.at, *[zero] * factor.shape.rank]
+            row = make(factor, "dynamic-update-slice", stack, one, *starts)
             body.set_operand(body.root, element_index(stack), row)
         for result in results:
             self._replace(loop, result)
         shrink(loop, {r.written.number for r in results})
 
-    def _is_new(self, result: Result) -> bool:
+    def _is_new(self, written: Written, product: Product) -> bool:
         """Whether the loop does not keep a factor yet; it gets its place."""
-        key = result.factor, result.written.order
+        key = product.factor, written.order
         if key in self.stacks:
             return False
         self.stacks[key] = len(self.loop.shape.elements) + len(self.starts)
-        self.starts.append(self._all(result.factor, self.trips))
+        self.starts.append(self._all(product.factor, self.trips))
         return True
 
     def _all(self, row: Instruction, count: int) -> Shape:
@@ -211,32 +259,34 @@ class _Moving:
         return Shape.array(row.shape.dtype, (count, *row.shape.dims))
 
     def _replace(self, loop: Instruction, result: Result) -> None:
-        """The product of all rows in the place of what trips write."""
-        number = result.written.number
-        readers = [u for u in loop.users if element_index(u) == number]
+        """What all trips write, computed behind the loop."""
+        written = result.written
+        readers = [u for u in loop.users if element_index(u) == written.number]
         if not readers:
             return
-        product = self._product(loop, result)
-        whole = _as(loop, product, loop.shape.elements[number])
+        made = {p.dot: self._product(loop, written.order, p) for p in result.products}
+        result.rows.loop = loop
+        rows = result.rows.before(written.row, made)
+        whole = _as(loop, rows, loop.shape.elements[written.number])
         for reader in readers:
             home(loop).replace_uses(reader, whole)
             home(loop).remove(reader)
 
-    def _product(self, loop: Instruction, result: Result) -> Instruction:
+    def _product(self, loop: Instruction, order: RowOrder, product: Product) -> Instruction:
         """The products of all trips, one after the other."""
-        dot, factor = result.dot, result.factor
-        rows = element(loop, self.stacks[factor, result.written.order])
+        dot, factor = product.dot, product.factor
+        rows = element(loop, self.stacks[factor, order])
         rows = _as(loop, rows, self._all(factor, self.trips))
-        attributes = dict(exchanged_attributes(dot) if result.side else dot.attributes)
-        attributes["lhs_contracting_dims"] = tuple(d + 1 for d in _contracted(result))
-        matrix = start_of(loop, element_index(result.matrix))
-        free = factor.shape.rank - len(_contracted(result))
+        attributes = dict(exchanged_attributes(dot) if product.side else dot.attributes)
+        attributes["lhs_contracting_dims"] = tuple(d + 1 for d in product.contracted)
+        matrix = start_of(loop, element_index(product.matrix))
+        free = factor.shape.rank - len(product.contracted)
         dims = dot.shape.dims
-        first, last = (dims[-free:], dims[:-free]) if result.side and free else (dims, ())
+        first, last = (dims[-free:], dims[:-free]) if product.side and free else (dims, ())
         shape = Shape.array(dot.shape.dtype, (self.trips, *first, *last))
-        product = home(loop).new("dot", shape, [rows, matrix], attributes, like=dot)
+        made = home(loop).new("dot", shape, [rows, matrix], attributes, like=dot)
         moved = range(1 + len(first), shape.rank), range(1, 1 + len(first))
-        return transposed(product, (0, *moved[0], *moved[1])) if last else product
+        return transposed(made, (0, *moved[0], *moved[1])) if last else made
 
 
 def _as(like: Instruction, value: Instruction, shape: Shape) -> Instruction:
