@@ -104,6 +104,8 @@ class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     latency: of an addition or a product of floats. load_latency: out of the first cache, into a
     vector. window: of one chain of operations, beyond which a core finds nothing else to do
     meanwhile.
+    lookup: operations of vectors in whose time sixteen words of a table are gathered out of the
+    first cache, about (`loops/chains.py` counts functions so).
     streams: pages of which the second-level cache foresees lines. page_bytes: of such a page.
     missed: lines beyond three quarters of a set's ways for which products of f32 do not wait.
     assist: of microcode, for a product of vectors with a subnormal number among its factors or
@@ -122,6 +124,7 @@ class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     latency: _Count = 4
     load_latency: _Count = 8
     window: _Count = 100
+    lookup: _Count = 24
     streams: _Count = 32
     page_bytes: _Bytes = 4096
     missed: Annotated[int, Meta(ge=0, le=64)] = 0
@@ -312,8 +315,10 @@ _ZEN5 = _ZEN4 | {"avxvnni"}
 # what the other one wrote, 0.18 us after it did; it writes 9 where that one has read. Products of
 # f32 reach 117 GFLOP/s: as many FMAs, dot products and loads of 256 bits begin in a cycle as of 512
 # elsewhere. On another EPYC the host had put the cores further apart one time in five (a line went
-# to and fro in 0.5 to 3 us instead of 0.2): then a loop takes some 2 us more.
-_ZEN4_CYCLES = Cycles(path_bytes=32, shuffles=2, products=1)
+# to and fro in 0.5 to 3 us instead of 0.2): then a loop takes some 2 us more. Sixteen words are
+# gathered in 20 cycles; tanh and erf of bf16 (38 and 35 operations) are computed in as many, e^x
+# (28) in 16, a root (26) in 8.
+_ZEN4_CYCLES = Cycles(path_bytes=32, shuffles=2, products=1, lookup=33)
 _ZEN4_RATES = Rates(
     memory_bytes=25_000, cached_bytes=100_000, cached_factor_bytes=115_000, copied_bytes=12_500,
     packed_bytes=25_000, crossing_bytes=8_000, contracted_ops=115_000, share_us=0.25,

@@ -101,7 +101,9 @@ def fused_bytes(fusion: Instruction, body: Computation) -> int:
 
 
 def taken_bytes(instruction: Instruction, number: int) -> int:
-    """What an instruction reads of an operand: parts of it where only these are cut out."""
+    """What an instruction reads of an operand: parts of it where only these are cut out, nothing of
+    an array that it updates in place.
+    """
     shape = instruction.operands[number].shape
     if instruction.opcode == "fusion":
         (body,) = instruction.called_computations()
@@ -110,6 +112,8 @@ def taken_bytes(instruction: Instruction, number: int) -> int:
         return _read(body.parameters[number], shape, results)
     if number == 0 and has_trait(instruction, Trait.CUTS_AT):
         return instruction.shape.size_bytes
+    if number == 0 and has_trait(instruction, Trait.UPDATES):
+        return 0
     return shape.size_bytes
 
 

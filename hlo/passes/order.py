@@ -187,6 +187,21 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ),
     ("while-loop-fusible-sinking", "mask-skipping", "a mask that is counted is seen to be"),
     ("while-loop-fusible-sinking", "cse", "what two states held is one value"),
+    (
+        "while-loop-sum-batching",
+        "while-loop-result-batching",
+        "a factor that a sum keeps is kept once",
+    ),
+    (
+        "while-loop-dot-batching",
+        "while-loop-result-batching",
+        "a product of rows that there are before the loop keeps no factor",
+    ),
+    (
+        "while-loop-result-batching",
+        "dot-strength-reduction",
+        "a short product of every trip is a product of all trips first",
+    ),
     ("while-loop-dot-batching", "fusion", "a row's slice inside a fusion is not seen as one"),
     (
         "while-loop-invariant-code-motion",

@@ -19,11 +19,11 @@ from hlo.ir.literal import Literal
 from hlo.ops.table import OPS, Trait, has_trait, opcodes
 
 LEAST_ELEMENTS = 1 << 12  # For fewer elements a table is not worth its memory.
-# The least costs of a chain that is looked up, in vector instructions. Looking up codes of a few
-# exponents takes as long as 24 of them. Codes that are spread over a whole table of 16 bits, which
-# the nearest cache does not hold, take as long as 33, where computing is not slow itself: subnormal
+# The least cost of a chain that is looked up, in vector instructions, is what looking up codes of a
+# few exponents takes (`Cycles.lookup`). Codes that are spread over a whole table of 16 bits, which
+# the nearest cache does not hold, take so many more, where computing is not slow itself: subnormal
 # numbers, as many of bf16's codes are, make arithmetic wait.
-LEAST_COST, LEAST_COST_SPREAD = 24, 33
+SPREAD_COST = 9
 MOST_MEMBERS = 64
 LANES = 16  # Elements that are looked up at once.
 _IN_HALVES = opcodes(Trait.IN_HALVES)
@@ -175,7 +175,7 @@ def _least_cost(source: DType, members: tuple[Instruction, ...], target: Target)
         has_trait(m, Trait.STEADY | Trait.EXACT) for m in members
     )
     is_spread = source.bits > 8 and not (source is dt.BF16 and waits)
-    return LEAST_COST_SPREAD if is_spread else LEAST_COST
+    return target.machine.cycles.lookup + (SPREAD_COST if is_spread else 0)
 
 
 def _cost(instruction: Instruction, target: Target) -> int:

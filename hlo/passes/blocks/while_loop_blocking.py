@@ -37,9 +37,11 @@ from hlo.passes.while_loops.loop_shrinking import shrink, unread_elements
 NEAR_BYTES = COMMON.first_cache.bytes * 9 // 8
 LEAST_TRIPS = 4
 LEAST_US = 100.0  # Of one thread; a sleeping one takes half of it to wake.
-# Of a block's trip, in which the calls of its kernels take some tenths.
-LEAST_TRIP_US = 0.4
+# Of a block's trip, in which the calls of its kernels take up to a tenth: on one thread 1.0 to 1.07
+# of the time of the whole loop's trips, on two, which would meet after each of these, 0.55 to 0.8.
+LEAST_TRIP_US = 0.25
 MOST_REPEATED = 64  # Elements of the state, such as counters, that every block computes.
+FULL_BITS = 32  # Of a factor of a product at the rate that estimates count with.
 EXP = 10  # Arithmetic instructions of a transcendental function.
 # Blocks, and rows of one, the first that a batch has: rows that share what they read of weights
 # make a block fast, and many blocks keep many threads busy.
@@ -124,7 +126,16 @@ def _us(loop: Instruction) -> float:
     """The arithmetic of a trip, of all rows."""
     body, _ = loop.called_computations()
     work, rates = sum(map(_work, body.instructions), NOTHING), COMMON.rates
-    return work.flops / rates.contracted_ops + work.transcendentals * EXP / rates.elementwise_ops
+    flops = sum(_work(i).flops * _width(i) for i in body.instructions)
+    return flops / rates.contracted_ops + work.transcendentals * EXP / rates.elementwise_ops
+
+
+def _width(instruction: Instruction) -> float:
+    """How long an operation takes beside one of f32: products of narrow numbers are quick."""
+    inside = (i for c in instruction.called_computations() for i in c.instructions)
+    members = inside if instruction.opcode == "fusion" else iter((instruction,))
+    bits = (o.shape.dtype.bits for i in members if i.opcode == "dot" for o in i.operands)
+    return min(max(bits, default=FULL_BITS), FULL_BITS) / FULL_BITS
 
 
 def _state_bytes(loop: Instruction, spans: Spans) -> tuple[int, int]:

@@ -1,9 +1,10 @@
 """Loop sums: what the trips of a loop add up in its state, and where the summands come from.
 
-    acc = acc + dot(x[i], z)     acc = acc + dot(v, w)
+    acc = acc + dot(x[i], z)     acc = acc + dot(v, w)     acc[m, n] = acc[m, n] + x[m] * z[n]
 
 As gradients of what all steps share: what a trip adds is a product of two values of the trip, or
 linear in one, its product with a matrix that no trip changes. Nobody in the loop looks at the sum.
+A product without depth, or of depth one, is written as a multiplication of broadcast values.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from msgspec import Struct
 from hlo.analysis.while_loops.loop_state import Counter, unchanged_elements
 from hlo.analysis.while_loops.row_updates import RowOrder, reads_of, row_dim, row_order
 from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Ints, Shape
 from hlo.ops.table import Trait, opcodes
 from hlo.passes.liveness import awaited
-from hlo.passes.patterns.matching import has_one_user
+from hlo.passes.patterns.matching import has_one_user, ints
 
 _MOVES = opcodes(Trait.REGROUPS) | opcodes(Trait.PERMUTES)
 MOST_GROWTH = 4  # Of a sum that stays in the loop beside the one that leaves it.
+# Elements of an outer product for each of its factors' that is kept instead of it.
+LEAST_OUTER = 4
 
 
 class Term(Struct, frozen=True):
@@ -33,7 +37,7 @@ class Term(Struct, frozen=True):
     @property
     def is_product(self) -> bool:
         """Whether the base is a product of two values of the trip."""
-        return self.base.opcode == "dot"
+        return self.base.opcode == "dot" or outer_factors(self.base) is not None
 
 
 class LoopSum(Struct, frozen=True):
@@ -118,8 +122,10 @@ class SummingLoop:
             if base.opcode not in _MOVES:
                 mixing = len(steps)
             base = source
-        is_changing = self.unchanged.isdisjoint(base.operands)
-        if base.opcode == "dot" and self._is_alone(base) and is_simple_dot(base) and is_changing:
+        outer = outer_factors(base)
+        is_changing = self.unchanged.isdisjoint(outer or base.operands)
+        is_product = (base.opcode == "dot" and is_simple_dot(base)) or outer is not None
+        if is_product and self._is_alone(base) and is_changing:
             return Term(value, base, tuple(steps[::-1]))
         if not mixing:
             return None
@@ -148,10 +154,38 @@ class SummingLoop:
         (slice,) = value.operands
         array, *starts = slice.operands
         dim = row_dim(array.shape, slice.shape) if array in self.unchanged else None
-        if dim is None or without(array.shape.dims, dim) != value.shape.dims:
+        if dim is None or not _is_row(array.shape, dim, value.shape):
             return None
         order = row_order(starts[dim], self.body, self.known, array.shape.dims[dim])
         return None if order is None else Rows(array, dim, starts[dim], order)
+
+
+def _is_row(array: Shape, dim: int, row: Shape) -> bool:
+    """Whether a shape is that of an array's row; of one along the first dimension, dimensions of
+    one element may have gone or come."""
+    rest = without(array.dims, dim)
+    return rest == row.dims or (dim == 0 and longer(rest) == longer(row.dims))
+
+
+def longer(dims: Ints) -> Ints:
+    """Sizes but for those of one element."""
+    return tuple(n for n in dims if n != 1)
+
+
+def outer_factors(value: Instruction) -> tuple[Instruction, Instruction] | None:
+    """The two values of which a multiplication is the outer product, whose dimensions follow each
+    other in the result; None where it is none, or not much larger than both.
+    """
+    spread = value.operands
+    if value.opcode != "multiply" or any(o.opcode != "broadcast" for o in spread):
+        return None
+    first, second = sorted(spread, key=lambda o: ints(o, "dimensions"))
+    if ints(first, "dimensions") + ints(second, "dimensions") != tuple(range(value.shape.rank)):
+        return None
+    (left,), (right,) = first.operands, second.operands
+    is_short = not left.shape.dims or not right.shape.dims or value.shape.is_dynamic
+    few = LEAST_OUTER * (left.shape.size + right.shape.size)
+    return None if is_short or value.shape.size < few else (left, right)
 
 
 def without(dims: tuple[int, ...], dim: int) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ itself: the same ops on the whole arrays give it for all trips.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from msgspec import Struct
@@ -39,8 +39,12 @@ class Taken(Struct, frozen=True):
 class TripRows:
     """What values of a loop's body are rows of arrays that there are before the loop."""
 
-    def __init__(self, loop: Instruction, known: Counter) -> None:
+    def __init__(
+        self, loop: Instruction, known: Counter, given: Mapping[Instruction, Taken] | None = None
+    ) -> None:
+        """given: values of which somebody else has the rows of all trips."""
         self.loop, self.known = loop, known
+        self._given = given or {}
         self.body = loop.called_computations()[0]
         self.unchanged = unchanged_elements(self.body)
         self._kept = awaited(self.body)
@@ -59,11 +63,15 @@ class TripRows:
         is_held = all(m in self.unchanged or _is_held(m) for m in self._members(value))
         return 0 if is_held else taken.rows * value.shape.size_bytes
 
-    def before(self, value: Instruction) -> Instruction:
-        """The rows of all trips, computed before the loop: their number is the first dimension."""
-        made: dict[Instruction, Instruction] = {}
+    def before(
+        self, value: Instruction, given: Mapping[Instruction, Instruction] | None = None
+    ) -> Instruction:
+        """The rows of all trips, computed outside of the loop: their number is the first dimension.
+        given: those of the given values."""
+        made = dict(given or {})
         for member in self._members(value):
-            made[member] = self._made(member, made)
+            if member not in made:
+                made[member] = self._made(member, made)
         return made[value]
 
     def _members(self, value: Instruction) -> Iterator[Instruction]:
@@ -72,7 +80,7 @@ class TripRows:
 
     def _operands(self, member: Instruction) -> tuple[Instruction, ...]:
         """What is asked of the operands before the loop: not which row a trip takes."""
-        if member in self.unchanged:
+        if member in self.unchanged or member in self._given:
             return ()
         return member.operands[:1] if member.opcode == "dynamic-slice" else member.operands
 
@@ -83,6 +91,9 @@ class TripRows:
 
     def _see(self, value: Instruction) -> None:
         if value in self._kept or "control-predecessors" in value.attributes:
+            return
+        if value in self._given:
+            self._found[value] = self._given[value]
             return
         if value in self.unchanged or value.opcode == "constant":
             self._found[value] = None

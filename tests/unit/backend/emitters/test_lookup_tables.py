@@ -7,6 +7,7 @@ import hlo
 from hlo.backend.linking.toolchain import host_target
 from hlo.driver import emit_stage, optimize
 from hlo.ir import dtype as dt
+from hlo.machine import NAMED, Machine
 
 CHAIN = """HloModule m
 ENTRY e {{
@@ -123,9 +124,12 @@ ENTRY e {{
 """
 
 
-def gathers(text: str, mode: str = "strict", **words: object) -> int:
-    """Vector look-ups in the program's code."""
-    return emit_stage(optimize(hlo.parse(text.format(**words))), "asm", mode).count("vpgatherdd")
+def gathers(
+    text: str, mode: str = "strict", machine: Machine | None = None, **words: object
+) -> int:
+    """Vector look-ups in the program's code, for the machine that it runs on where none is said."""
+    module = optimize(hlo.parse(text.format(**words)))
+    return emit_stage(module, "asm", mode, machine).count("vpgatherdd")
 
 
 @needs_gathers
@@ -137,16 +141,17 @@ def test_dear_chains_of_large_arrays_are_looked_up(name: str) -> None:
     assert gathers(CHEAP, t=name, n=1 << 14) == 0
 
 
-@needs_gathers
-def test_codes_spread_over_a_whole_table_are_not_looked_up_for_less() -> None:
-    """Only where subnormal numbers, of which there are many among such codes, keep ops waiting."""
+@pytest.mark.parametrize("name", ["icelake-server", "znver4"])
+def test_codes_spread_over_a_whole_table_are_not_looked_up_for_less(name: str) -> None:
+    """Only where subnormal numbers, of which there are many among such codes, keep ops waiting, and
+    gathers take no longer than the ops.
+    """
     looked_up = {
-        (name, op, mode): gathers(ALONE, mode, t=name, n=1 << 14, op=op) > 0
-        for name in ("bf16", "f16", "f8e5m2")
+        (t, op, mode): gathers(ALONE, mode, NAMED[name], t=t, n=1 << 14, op=op) > 0
+        for t in ("bf16", "f16", "f8e5m2")
         for op in ("exponential", "log")
         for mode in ("strict", "fast")
     }
-    assert {key for key, found in looked_up.items() if found} == {
-        ("bf16", "exponential", "strict"),
-        *(("f8e5m2", op, mode) for op in ("exponential", "log") for mode in ("strict", "fast")),
-    }
+    narrow = {("f8e5m2", op, mode) for op in ("exponential", "log") for mode in ("strict", "fast")}
+    waiting = {("bf16", "exponential", "strict")} if name != "znver4" else set()
+    assert {key for key, found in looked_up.items() if found} == narrow | waiting

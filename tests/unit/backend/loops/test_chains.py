@@ -59,3 +59,11 @@ def test_members_are_what_stands_between() -> None:
     chain = chain_to(expression, root)
     assert chain is not None
     assert [m.name for m in chain.members] == ["wide", "e", "half", "r"]
+
+
+def test_where_gathers_take_long_short_functions_are_computed() -> None:
+    text = "HloModule m\nENTRY e {{ x = bf16[5000] parameter(0)\n ROOT r = bf16[5000] {op}(x) }}"
+    exponential, tanh = (text.format(op=op) for op in ("exponential", "tanh"))
+    assert table(exponential) is not None
+    assert table(exponential, "znver4") is None
+    assert table(tanh, "znver4") is not None
