@@ -69,15 +69,18 @@ def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Do
 
 class Dots(Streaming):
     """Rows x `at_once` columns x `chains` of sums in registers; depth in vectors. A unit takes
-    `size` of the `steps` of columns.
+    `size` of the `steps` of columns. asking: of the columns of a step those for which the group of
+    rows at work asks for the next ones.
     """
+
+    asking: range
 
     def __init__(self, c: Contraction, ring: Ring, epilogue: Epilogue | None) -> None:
         super().__init__(c, ring, epilogue)
         self.at_once = at_once(c, ring)
         self.chains = chains(c, ring)
         self.cut = dots_cut(c, ring)
-        self.ahead = RowPrefetch.of_short(c, ring.target.machine)
+        self.ahead = RowPrefetch.of_dots(c, ring.target.machine)
         self.next_column = c.columns[-1].rhs if c.columns else 0
         self.steps = -(-c.n // self.at_once)
         self.size = -(-self.steps // self._blocks(self.steps))
@@ -102,7 +105,9 @@ class Dots(Streaming):
         if c.n % self.at_once:
             mask = below(w, start, c.n, self.at_once)
         with outside(columns[0]):
-            for rows in dots_rows(c, self.ring):
+            groups = dots_rows(c, self.ring)
+            for number, rows in enumerate(groups):
+                self.asking = range(number, self.at_once, len(groups))
                 self._rows(rows, columns, start, mask)
 
     def _rows(
@@ -251,7 +256,8 @@ class Dots(Streaming):
         result: list[Parts] = [()] * (len(rows) * len(columns))
         for j, at in enumerate(columns):
             right = read(w, ring, c.rhs.dtype, at, run, ring.lanes, mask)
-            self.ahead.ask(w, [at], k, self.at_once * self.next_column, ring.lanes)
+            if j in self.asking:
+                self.ahead.ask(w, [at], k, self.at_once * self.next_column, ring.lanes)
             for r, number in enumerate(left):
                 place = r * len(columns) + j
                 total = tuple(own[place * ring.parts : (place + 1) * ring.parts])
