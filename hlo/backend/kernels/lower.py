@@ -369,10 +369,14 @@ def _stages(columns: Sequence[Trace]) -> Iterator[tuple[Instruction, list[Index]
 
 def _is_opened(e: Expr) -> bool:
     """Whether the loops around say where that is: not inner ones, nor may it be any element."""
-    return all(
-        _is_opened(atom.inner) if isinstance(atom, DivMod) else atom.value is not None
-        for atom in e.terms
-    )
+    waiting = [e]
+    while waiting:
+        for atom in waiting.pop().terms:
+            if isinstance(atom, DivMod):
+                waiting.append(atom.inner)
+            elif atom.value is None:
+                return False
+    return True
 
 
 def _numbered(
