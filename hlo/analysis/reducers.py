@@ -105,6 +105,8 @@ def grown_dimension(instruction: Instruction) -> tuple[int, bool] | None:
     if len(long) != 1 or window.dims[long[0]].size < x.dims[long[0]]:
         return None
     (k,) = long
+    if any(d.pad_low or d.pad_high for j, d in enumerate(window.dims) if j != k):
+        return None  # rows are shifted: padding of one end, cropped at the other
     d = window.dims[k]
     if (d.pad_low, d.pad_high) == (d.size - 1, 0):
         return k, False

@@ -45,7 +45,7 @@ def _number(tree: Tree) -> int:
 
 
 def _indices(tree: Tree) -> list[Ints]:
-    return [ints_of(t) for t in subtrees(tree, "alias_index")]
+    return [ints_of(t) for t in subtrees(tree, "shape_index")]
 
 
 def _operand_aliases(tree: Tree) -> tuple[OperandAlias, ...]:

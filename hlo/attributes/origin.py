@@ -103,7 +103,7 @@ def build_array(tree: Tree) -> OriginalArray | None:
     names = tokens(tree, "STRING")
     if not names:
         return None
-    indices = [ints_of(t) for t in subtrees(tree, "kind_ints")]
+    indices = [ints_of(t) for t in subtrees(tree, "shape_index")]
     return OriginalArray(unquoted(names[0]), indices[0] if indices else ())
 
 

@@ -188,7 +188,7 @@ def shape_text(shape: Shape, *, layout: bool = True) -> str:
         return f"({join_indexed([shape_text(e, layout=layout) for e in shape.elements])})"
     if shape.dtype is dt.BUFFER:
         return f"b({shape_text(shape.elements[0], layout=layout)})"
-    dims = ",".join(_dim_text(n, dynamic=d) for n, d in zip(shape.dims, shape.dynamic, strict=True))
+    dims = ",".join(size_text(n, dynamic=d) for n, d in zip(shape.dims, shape.dynamic, strict=True))
     text = f"{shape.dtype.name}[{dims}]"
     if not layout or shape.layout is None:
         return text
@@ -205,7 +205,8 @@ def join_indexed(texts: Sequence[str], interval: int = 5) -> str:
     )
 
 
-def _dim_text(size: int, *, dynamic: bool) -> str:
+def size_text(size: int, *, dynamic: bool = False) -> str:
+    """One size as shapes write it."""
     if size == UNBOUNDED:
         return "?"
     return f"<={size}" if dynamic else str(size)

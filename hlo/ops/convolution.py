@@ -14,7 +14,7 @@ from hlo.attributes.sparsity import SPARSITY, SparsityConfig
 from hlo.attributes.window import WINDOW, Window, WindowDim
 from hlo.errors import Violation
 from hlo.ir.dtype import DType
-from hlo.ir.shape import UNBOUNDED, Shape
+from hlo.ir.shape import UNBOUNDED, Shape, size_text
 from hlo.ops.attributes import Attributes
 from hlo.ops.constraints import check_rank
 from hlo.ops.shape_rules import Ints, check_arrays, higher_precision, text
@@ -78,9 +78,10 @@ class Convolution(Op):
         _check_features(lhs, rhs, labels, attrs.feature_group_count, attrs.batch_group_count)
         check_window(window, len(labels.lhs_spatial), "C3", "C9")
         for k, (w, d) in enumerate(zip(window.dims, labels.rhs_spatial, strict=True)):
-            if w.size != rhs.dims[d] != UNBOUNDED:
+            if w.size != rhs.dims[d]:
                 found = f"of size {w.size} in spatial dimension {k}"
-                expected = f"{rhs.dims[d]}, the size of dimension {d} of {text(rhs)}"
+                size = size_text(rhs.dims[d])
+                expected = f"{size}, the size of dimension {d} of {text(rhs)}"
                 raise Violation("attribute-value", "window", found, expected, "C8")
         dtype = shape.dtype if shape and shape.is_array else higher_precision(lhs.dtype, rhs.dtype)
         return _result_shape(lhs, rhs, labels, window, attrs.batch_group_count, dtype)
@@ -180,16 +181,17 @@ def _check_labels(labels: DimLabels, lhs: Shape, rhs: Shape) -> None:
 def _check_features(lhs: Shape, rhs: Shape, labels: DimLabels, groups: int, batches: int) -> None:
     f, b = lhs.dims[labels.lhs_feature], lhs.dims[labels.lhs_batch]
     i, o = rhs.dims[labels.rhs_input_feature], rhs.dims[labels.rhs_output_feature]
-    if UNBOUNDED not in (f, i) and (f % groups or f // groups != i):
-        found = f"{text(rhs)}, {i} input features"
-        expected = f"{f} (of {text(lhs)}) / feature_group_count={groups}"
+    # `?` is no multiple of 2 and more, and equals nothing else, in XLA as here.
+    if f % groups or f // groups != i:
+        found = f"{text(rhs)}, {size_text(i)} input features"
+        expected = f"{size_text(f)} (of {text(lhs)}) / feature_group_count={groups}"
         raise Violation("shape-mismatch", "operand 1", found, expected, "C6")
     if o != UNBOUNDED and (o % groups or o % batches):
         found = f"{text(rhs)}, {o} output features"
         expected = f"a multiple of {groups * batches} groups"
         raise Violation("shape-mismatch", "operand 1", found, expected, "C7")
-    if b != UNBOUNDED and b % batches:
-        found = f"{text(lhs)}, {b} in the batch dimension"
+    if b % batches:
+        found = f"{text(lhs)}, {size_text(b)} in the batch dimension"
         raise Violation("shape-mismatch", "operand 0", found, f"a multiple of {batches}", "C7")
     if rhs.dynamic[labels.rhs_output_feature]:
         expected = "a static output feature dimension"

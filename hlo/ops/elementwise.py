@@ -16,7 +16,7 @@ from hlo.attributes.result_accuracy import RESULT_ACCURACY, ResultAccuracy
 from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType, Kind
-from hlo.ir.shape import Shape
+from hlo.ir.shape import UNBOUNDED, Shape
 from hlo.ops.attributes import Attributes
 from hlo.ops.elementwise_row import Array, broadcast_shape, common_extents, elementwise, refuse
 from hlo.ops.identities import all_ones, greatest, least, one, zero
@@ -29,6 +29,7 @@ from hlo.ops.shape_rules import (
     check_same_type,
     dims_agree,
     higher_precision,
+    merged_size,
     text,
 )
 from hlo.ops.table import Cost, Op, Trait
@@ -320,17 +321,20 @@ class Select(Op):
         if not dims_agree(on_true.dims, on_false.dims):
             raise Violation("shape-mismatch", "operand 2", text(on_false), text(on_true), "C3")
         dtype = higher_precision(on_true.dtype, on_false.dtype)
+        dims = tuple(map(merged_size, on_true.dims, on_false.dims))
+        flags = any_dynamic((on_true, on_false))
         if pred.is_scalar:
-            flags = any_dynamic((on_true, on_false))
-            return Shape.array(dtype, on_true.dims, layout=on_true.layout, dynamic=flags)
+            return Shape.array(dtype, dims, layout=on_true.layout, dynamic=flags)
         if not dims_agree(pred.dims, on_true.dims):
             expected = f"a scalar or dimensions {braces(on_true.dims)}"
             raise Violation("shape-mismatch", "operand 0", text(pred), expected, "C5")
-        flags = any_dynamic((pred, on_true, on_false))
+        if UNBOUNDED not in (*on_true.dims, *on_false.dims):  # else XLA does not ask pred
+            dims = pred.dims
+            flags = tuple(map(any, zip(pred.dynamic, flags, strict=True)))
         assert pred.layout is not None, "an array has a layout"
         assert on_true.layout is not None, "an array has a layout"
         layout = replace(pred.layout, element_size=on_true.layout.element_size)
-        return Shape.array(dtype, on_true.dims, layout=layout, dynamic=flags)
+        return Shape.array(dtype, dims, layout=layout, dynamic=flags)
 
     @staticmethod
     def evaluate(pred: Array, on_true: Array, on_false: Array) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hlo.errors import Violation
 from hlo.ir.dtype import DType, Kind
-from hlo.ir.shape import Shape
+from hlo.ir.shape import UNBOUNDED, Shape
 from hlo.ops.attributes import Attributes
 from hlo.ops.shape_rules import (
     any_dynamic,
@@ -21,9 +21,7 @@ from hlo.ops.shape_rules import (
     check_dims,
     check_kind,
     check_same_type,
-    dims_agree,
     higher_precision,
-    merged_size,
     text,
 )
 from hlo.ops.table import ONE_OPERATION, Cost, Number, Op, Trait
@@ -181,18 +179,30 @@ def _binary_shape(
 def broadcast_shape(x: Shape, y: Shape) -> Shape:
     """Dimensions of an elementwise result as XLA's parser infers them (docs/text.md 6.5).
 
-    Equal dimensions keep operand 0's layout; a scalar, or a dimension of size 1, stretches with a
-    default layout: the parser lets that through, the verifier does not (C4).
+    Equal known dimensions keep operand 0's layout; a scalar, a dimension of size 1 or one that is
+    not known (`?`) stretches with a default layout: the parser lets that through, the verifier
+    does not (C4).
     """
-    if dims_agree(x.dims, y.dims):
-        dims = tuple(map(merged_size, x.dims, y.dims))
-        return Shape.array(x.dtype, dims, layout=x.layout, dynamic=any_dynamic((x, y)))
+    if x.dims == y.dims and UNBOUNDED not in x.dims:
+        return Shape.array(x.dtype, x.dims, layout=x.layout, dynamic=any_dynamic((x, y)))
     if x.is_scalar or y.is_scalar:
         return y.without_layout() if x.is_scalar else x.without_layout()
-    stretched = x.rank == y.rank and all(
-        a == b or 1 in (a, b) for a, b in zip(x.dims, y.dims, strict=True)
-    )
-    if not stretched:
+    if x.rank != y.rank or not all(map(_stretches, x.dims, y.dims)):
         raise Violation("shape-mismatch", "operand 1", text(y), text(x), "C4")
-    sizes = (b if a == 1 else a for a, b in zip(x.dims, y.dims, strict=True))
-    return x.with_dims(sizes, dynamic=any_dynamic((x, y)))
+    ours, theirs = (tuple(zip(s.dims, s.dynamic, strict=True)) for s in (x, y))
+    sizes, dynamic = zip(*map(_stretched, ours, theirs), strict=True)
+    return x.with_dims(sizes, dynamic=dynamic)
+
+
+def _stretches(a: int, b: int) -> bool:
+    """Whether one size follows from two: 1 becomes the other one, and so does `?`."""
+    return a == b or not {1, UNBOUNDED}.isdisjoint((a, b))
+
+
+def _stretched(a: tuple[int, bool], b: tuple[int, bool]) -> tuple[int, bool]:
+    """The size that follows from two, and whether it is dynamic: `?` beside 1 stays `?`."""
+    if a[0] == 1 or (a[0] == UNBOUNDED and b[0] != 1):
+        return b
+    if b[0] in (1, UNBOUNDED):
+        return a
+    return a[0], a[1] or b[1]

@@ -14,8 +14,9 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType, Kind
 from hlo.ir.shape import Shape
 from hlo.ops.attributes import Attributes
+from hlo.ops.constraints import same_size
 from hlo.ops.numerics.representation import Array, dtype_of, rounded
-from hlo.ops.shape_rules import Ints, braces, check_array, check_kind, text
+from hlo.ops.shape_rules import Ints, braces, check_array, check_kind, dims_agree, text
 from hlo.ops.table import KernelFamily, Op
 
 FLOAT_OR_COMPLEX = frozenset({Kind.FLOAT, Kind.COMPLEX})
@@ -33,7 +34,7 @@ class Fft(Op):
     outputs of a real FFT; IRFFT its inverse, which ignores the imaginary parts of bin 0 and bin
     l/2. C1: 1 <= k <= 3. C2: rank >= k. C3: FFT, IFFT, IRFFT take complex, RFFT f32 or f64. C4:
     RFFT's last k dimensions are the lengths. C5: IRFFT's too, but for the last, which is l/2+1 (0
-    for 0). C6 (ours): FFT's and IFFT's last k dimensions are the lengths.
+    or 1 for 0). C6 (ours): FFT's and IFFT's last k dimensions are the lengths.
     """
 
     opcode = "fft"
@@ -56,10 +57,16 @@ class Fft(Op):
                 raise Violation("dtype", "operand 0", text(x), "f32 or f64", "C3")
             _check_lengths(x, lengths, "C4")
             target = dt.C64 if x.dtype is dt.F32 else dt.C128
+            if not lengths[-1]:  # nothing, or as much as nobody knows
+                return x.with_dtype(target)
             return _with_last(x, target, half_length(lengths[-1]))
         check_kind(x, frozenset({Kind.COMPLEX}), "operand 0", "C3")
         if kind == "IRFFT":
-            _check_lengths(x, (*lengths[:-1], half_length(lengths[-1])), "C5")
+            if lengths[-1] < 0:
+                found = braces(lengths)
+                raise Violation("attribute-value", "fft_length", found, "0 or more", "C5")
+            bins = 1 if not lengths[-1] and x.dims[-1] else half_length(lengths[-1])
+            _check_lengths(x, (*lengths[:-1], bins), "C5")
             return _with_last(x, x.dtype.component, lengths[-1])
         return x
 
@@ -98,8 +105,7 @@ def _transform_type(source: np.dtype, fft_type: str) -> np.dtype:
 
 
 def _check_lengths(x: Shape, lengths: Ints, label: str) -> None:
-    last = x.dims[x.rank - len(lengths) :]
-    if any(n not in (-1, length) for n, length in zip(last, lengths, strict=True)):
+    if not dims_agree(x.dims[x.rank - len(lengths) :], lengths):
         expected = f"last dimensions {braces(lengths)}"
         raise Violation("shape-mismatch", "operand 0", text(x), expected, label)
 
@@ -145,7 +151,7 @@ class Cholesky(Op):
 
 
 def _check_square(a: Shape, at: str, label: str) -> None:
-    if a.rank < 2 or a.dims[-1] != a.dims[-2]:
+    if a.rank < 2 or not same_size(a.dims[-1], a.dims[-2]):
         raise Violation("shape-mismatch", at, text(a), "square matrices, of rank 2 or more", label)
 
 
@@ -200,7 +206,7 @@ class TriangularSolve(Op):
         if a.rank != b.rank:
             raise Violation("shape-mismatch", "operand 1", text(b), f"rank {a.rank}", "C2")
         size = b.dims[-2] if attrs.left_side else b.dims[-1]
-        if size != a.dims[-1]:
+        if not same_size(size, a.dims[-1]):
             expected = f"matrices of {size} rows"
             raise Violation("shape-mismatch", "operand 0", text(a), expected, "C3")
         if a.dims[:-2] != b.dims[:-2]:

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from hlo.errors import Violation
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Ints, ProgramShape, Shape
+from hlo.ops.attributes import REQUIRED
 from hlo.ops.table import OPS, attribute_keywords
 
 
@@ -41,6 +43,14 @@ def shape_of(
     inferred = row.infer(*operands, **keywords)
     assert isinstance(inferred, Shape), f"{opcode}.infer gives a Shape"
     return inferred
+
+
+def check_required(opcode: str, given: Mapping[str, object]) -> None:
+    """Every attribute without a default is given."""
+    missing = [n for n, a in OPS[opcode].attrs.items() if a.default is REQUIRED and n not in given]
+    if missing:
+        name = min(missing)
+        raise Violation("attribute-missing", "", f"no attribute {name}", f"{name}=")
 
 
 def signature(callee: Computation) -> ProgramShape:

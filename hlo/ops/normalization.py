@@ -16,8 +16,9 @@ from hlo.errors import Violation
 from hlo.ir.dtype import Kind
 from hlo.ir.shape import Shape
 from hlo.ops.attributes import Attributes
+from hlo.ops.constraints import check_same_dims
 from hlo.ops.numerics.representation import Array, dtype_of, rounded
-from hlo.ops.shape_rules import check_array, check_dims, check_kind, check_same_type, text
+from hlo.ops.shape_rules import check_array, check_kind, check_same_type, text
 from hlo.ops.table import Op, Trait
 
 
@@ -122,7 +123,7 @@ class BatchNormGrad(Op):
         feature = _feature_shape(x, (scale, mean, variance), attrs.feature_index)
         check_array(dy, "operand 4", "C4")
         check_same_type((x, dy), "C4")
-        check_dims(dy, x, "operand 4", "C4")
+        check_same_dims(dy, x, "operand 4", "C4")
         return Shape.tuple((x, feature, feature))
 
     @staticmethod
@@ -189,6 +190,6 @@ def _feature_shape(x: Shape, per_feature: tuple[Shape, ...], feature_index: int)
     feature = Shape.array(x.dtype, (x.dims[feature_index],), dynamic=(x.dynamic[feature_index],))
     for i, shape in enumerate(per_feature, start=1):
         check_array(shape, f"operand {i}", "C3")
-        check_dims(shape, feature, f"operand {i}", "C3")
+        check_same_dims(shape, feature, f"operand {i}", "C3")
     check_same_type((x, *per_feature), "C3")
     return feature

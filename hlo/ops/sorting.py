@@ -127,7 +127,10 @@ class TopK(Op):
             raise Violation("shape-mismatch", "operand 0", text(x), "rank 1 or more", "C1")
         if x.dtype.is_complex:
             raise Violation("dtype", "operand 0", text(x), "elements that have an order", "C3")
-        if attrs.k < 0 or (x.dims[-1] != UNBOUNDED and attrs.k > x.dims[-1]):
+        if x.dims[-1] == UNBOUNDED:
+            expected = "a last dimension of known size"
+            raise Violation("shape-mismatch", "operand 0", text(x), expected, "C2")
+        if not 0 <= attrs.k <= x.dims[-1]:
             expected = f"at least 0 and at most {x.dims[-1]}"
             raise Violation("attribute-value", "k", f"{attrs.k}", expected, "C2")
         values = x.with_dims((*x.dims[:-1], attrs.k), (*x.dynamic[:-1], False))

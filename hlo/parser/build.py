@@ -9,7 +9,7 @@ both readers of text (actions.py, lines.py) stand above this file and know the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
@@ -21,8 +21,8 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.names import NameTable, sanitised
 from hlo.ir.shape import Shape, compatible
-from hlo.ops.attributes import REQUIRED, Attr
-from hlo.ops.making import inferred_shape
+from hlo.ops.attributes import REQUIRED
+from hlo.ops.making import check_required, inferred_shape
 from hlo.ops.table import OPS
 from hlo.parser.checks import CHECKS, Check, Draft
 from hlo.parser.finish import finish_module
@@ -296,7 +296,7 @@ class ModuleBuilder:
             check(draft)
             shape, operands, attributes = draft.shape, draft.operands, draft.attributes
         if not required <= attributes.keys():
-            check_required(opcode, OPS[opcode].attrs, attributes)
+            check_required(opcode, attributes)
         if opcode == "parameter":
             self._check_number(scope, attributes["parameter_number"])
         elif opcode == "constant":
@@ -350,14 +350,6 @@ def _form(opcode: str) -> _Form | None:
         return None
     required = frozenset(n for n, a in row.attrs.items() if a.default is REQUIRED)
     return row.arity, row.inferable, CHECKS.get(opcode), required
-
-
-def check_required(opcode: str, attrs: Mapping[str, Attr], given: Mapping[str, object]) -> None:
-    """Every attribute without a default is written."""
-    missing = [n for n, a in attrs.items() if a.default is REQUIRED and n not in given]
-    if missing:
-        name = min(missing)
-        raise Violation("attribute-missing", "", f"no attribute {name}", f"{name}=")
 
 
 def _complete(opcode: str, shape: Shape, attributes: dict[str, object]) -> None:

@@ -16,7 +16,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import UNBOUNDED, Shape, compatible
-from hlo.ops.making import inferred_shape, shape_of
+from hlo.ops.making import check_required, inferred_shape, shape_of
 from hlo.ops.table import OPS
 from hlo.parser.layout_rules import layout_problem
 
@@ -75,6 +75,7 @@ def _reduce_window(draft: Draft) -> None:
     """Without a shape XLA looks at the first two operands, an array and a first value."""
     _even(draft)
     if draft.shape is None:
+        check_required(draft.opcode, draft.attributes)
         draft.shape = inferred_shape(draft.opcode, draft.operands[:2], draft.attributes)
 
 
@@ -149,6 +150,8 @@ def _broadcast(draft: Draft) -> None:
         raise Violation("attribute-missing", "", "no attribute dimensions", "dimensions=")
     if draft.shape is None:
         sizes = draft.ints("dimensions")
+        if UNBOUNDED in draft[0].dims:
+            raise _wrong("operand 0", str(draft[0]), "known sizes, or a written result")
         if any(n < 0 for n in sizes):
             raise _wrong("dimensions", str(sizes), "sizes of 0 or more", "attribute-value")
         dynamic = (False,) * len(sizes) + draft[0].dynamic

@@ -275,7 +275,7 @@ def double(token: Token) -> float:
 
 
 def _floats(dtype: DType, tokens: Sequence[Token]) -> np.ndarray:
-    """Each rounded once, to nearest even; NaN with sign and payload."""
+    """Each rounded to nearest even; NaN with sign and payload."""
     doubles = np.array([double(t) for t in tokens], dtype=np.float64)
     array = rounded(dtype, doubles)
     nans = np.flatnonzero(np.isnan(doubles))
@@ -299,7 +299,7 @@ def rounded(dtype: DType, doubles: np.ndarray) -> np.ndarray:
         if dtype.is_scale:  # no zero: what is too small becomes the least number
             least = dtype.least_power
             doubles = np.where((doubles > 0) & (doubles < least), least, doubles)
-        array = doubles.astype(dtype.numpy)
+        array = _narrowed(dtype, doubles)
         lost = np.isfinite(doubles) & ~np.isfinite(array.astype(np.float64))
     if lost.any():
         index = int(np.flatnonzero(lost)[0])
@@ -309,6 +309,17 @@ def rounded(dtype: DType, doubles: np.ndarray) -> np.ndarray:
         expected = f"{float(bound.min):g} to {float(bound.max):g}, the range of {dtype}"
         raise Violation("literal", "literal", f"{doubles[index]:g}", expected)
     return array
+
+
+def _narrowed(dtype: DType, doubles: np.ndarray) -> np.ndarray:
+    """Rounded as XLA's reader does: f16 and bf16 by way of f32, smaller types once."""
+    if dtype.bits < 16:
+        from hlo.ops.numerics.representation import rounded_to_odd  # few texts have such types
+
+        doubles = rounded_to_odd(doubles)
+    elif dtype.bits == 16:
+        doubles = doubles.astype(np.float32)
+    return doubles.astype(dtype.numpy)
 
 
 def nan_bits(dtype: DType, token: Token) -> int:

@@ -89,8 +89,22 @@ def extend(
 
 
 def _widen(parameter: Instruction, shape: Shape) -> None:
+    """Gives the parameter the shape; whoever reads all of it gets a tuple of the old one."""
+    whole = [user for user in parameter.users if user.opcode != "get-tuple-element"]
+    old, computation = parameter.shape, parameter.computation
     parameter.shape = shape
     parameter.attributes = of_any_shape(parameter)
+    if not whole:
+        return
+    assert computation is not None, "a parameter stands in a computation"
+    parts = [
+        make(parameter, "get-tuple-element", parameter, index=i) for i in range(len(old.elements))
+    ]
+    state = make(parameter, "tuple", *parts, shape=old)
+    for user in whole:
+        for k, operand in enumerate(user.operands):
+            if operand is parameter:
+                computation.set_operand(user, k, state)
 
 
 def of_any_shape(instruction: Instruction) -> dict[str, object]:

@@ -345,6 +345,8 @@ class Elemental:
         if instruction.shape.dtype is not instruction.operands[0].shape.dtype:
             return None  # a bitcast
         choices = cases(instruction, index, self.starts(instruction))
+        if not choices:
+            return None  # outside of the array: a place that is looked up before it is clamped
         if len(choices) > 1:
             return self._chosen_place(instruction, choices)
         return self.place_in_memory(instruction.operands[choices[0].operand], choices[0].index)

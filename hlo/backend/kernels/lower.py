@@ -33,7 +33,7 @@ from hlo.backend.loops.schedule import Axis, Role, Tail
 from hlo.backend.loops.trace import Trace
 from hlo.backend.loops.vectors import MOST_TURNS
 from hlo.indexing import affine
-from hlo.indexing.affine import Atom, Expr, Index
+from hlo.indexing.affine import Atom, DivMod, Expr, Index
 from hlo.indexing.queries import result_dims
 from hlo.ir.instruction import Instruction
 
@@ -288,7 +288,7 @@ class _Lowering:
         free = [affine.of(v) for v in domain.variables[len(columns[0]) :]]
         at = [domain.index([*column, *free]) for column in columns]
         for reduce, wanted in _stages([traced(elemental.expression, domain, i) for i in at]):
-            if not any(e.depends_on(v) for e in wanted[0] for v in domain.variables):
+            if all(map(_is_opened, wanted[0])):
                 elemental.lanes_at(reduce, wanted, (0,) if reduce.shape.is_tuple else ())
                 elemental.end_stage()
         self.waiting = list(domain.outer)
@@ -365,6 +365,18 @@ def _stages(columns: Sequence[Trace]) -> Iterator[tuple[Instruction, list[Index]
         reduce, _ = reduction
         if len(wanted) == len(columns) and all(is_within(i, result_dims(reduce)) for i in wanted):
             yield reduce, wanted
+
+
+def _is_opened(e: Expr) -> bool:
+    """Whether the loops around say where that is: not inner ones, nor may it be any element."""
+    waiting = [e]
+    while waiting:
+        for atom in waiting.pop().terms:
+            if isinstance(atom, DivMod):
+                waiting.append(atom.inner)
+            elif atom.value is None:
+                return False
+    return True
 
 
 def _numbered(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from hlo.analysis.leaves import leaves_of
@@ -11,6 +13,8 @@ from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Variable
 from hlo.indexing.maps import Start, window_starts
 from hlo.ir.instruction import Instruction
+
+Readers = dict[tuple[Instruction, Path], list[Instruction | None]]
 
 
 class Output(Struct, frozen=True):
@@ -66,14 +70,17 @@ def outputs_of(
         (callee,) = instruction.called_computations()
         root = callee.root
     found: list[Output] = []
-    paths = _leaf_paths(instruction)
-    for k, path in enumerate(paths):
+    sources = [expression.source(root, path) for path in _leaf_paths(instruction)]
+    is_updating = any(source.opcode == "dynamic-update-slice" for source, _ in sources)
+    readers = _readers(expression, sources) if is_updating else {}
+    for k, (source, own) in enumerate(sources):
         shape = leaves_of(instruction.shape)[k]
         if not shape.is_array:
             continue
-        source, own = expression.source(root, path)
         array = Leaf(expression.storage(shape.dtype), shape.size, operand_leaves + k)
-        window = _window_output(expression, source, own, array, k, is_alone=len(paths) == 1)
+        window = _window_output(
+            expression, source, own, array, k, readers, is_alone=len(sources) == 1
+        )
         found.append(window or Output(source, own, array, shape.dims, shape.dims, leaf=k))
     return found
 
@@ -93,6 +100,7 @@ def _window_output(
     path: Path,
     array: Leaf,
     leaf: int,
+    readers: Readers,
     *,
     is_alone: bool,
 ) -> Output | None:
@@ -107,7 +115,9 @@ def _window_output(
     starts, alias = expression.starts(source), (held.number, leaf)
     dims, frame = update.shape.dims, source.shape.dims
     output = Output(update, (), array, dims, frame, source, starts, alias, leaf)
-    if _only_updated(expression, source, target) or (is_alone and _reads_own(expression, output)):
+    # What anybody else reads would change under the reader.
+    is_only_updated = readers.get((target, target_path)) == [source]
+    if is_only_updated or (is_alone and _reads_own(expression, output)):
         return output
     return None
 
@@ -125,19 +135,21 @@ def _reads_own(expression: Expression, output: Output) -> bool:
     return all(read.position == place and not read.reduced for read in own)
 
 
-def _only_updated(expression: Expression, update: Instruction, target: Instruction) -> bool:
-    """Whether nothing else in the kernel reads the updated array (it changes under the reader)."""
+def _readers(expression: Expression, results: Sequence[tuple[Instruction, Path]]) -> Readers:
+    """Who reads each of the kernel's operands, for all its results; None: a result that is one."""
+    found: Readers = {}
     seen: set[Instruction] = set()
-    stack = list(update.operands[1:])
+    stack: list[tuple[tuple[Instruction, Path], Instruction | None]]
+    stack = [(source, None) for source in results]
     while stack:
-        top, _ = expression.source(stack.pop(), ())
-        if top is target:
-            return False
-        if top not in seen:
+        source, reader = stack.pop()
+        top, _ = source
+        if source in expression.leaves:
+            found.setdefault(source, []).append(reader)
+        elif top not in seen:
             seen.add(top)
-            if not any(key[0] is top for key in expression.leaves):
-                stack += top.operands
-    return True
+            stack += [(expression.source(x, ()), top) for x in top.operands]
+    return found
 
 
 def is_interleaved(output: Output) -> bool:

@@ -125,6 +125,8 @@ def scatter_evenly(root: Instruction) -> Instruction | None:
     assert isinstance(combine, Computation), "a scatter combines by a computation"
     if not is_plain(u.shape) or not (replaces(combine) or combines(combine, x, u)):
         return None
+    if not u.shape.size:  # a loop over nothing counts no places
+        return None
     loops = [Variable(f"i{d}", 0, n - 1) for d, n in enumerate(u.shape.dims)]
     index = written_index(root, tuple(map(affine.of, loops)))
     runs = _runs(index, loops) if index is not None else None

@@ -20,7 +20,7 @@ from hlo.analysis.decisions import decisions_of
 from hlo.analysis.legality import family_of
 from hlo.analysis.reducers import reducer_of
 from hlo.ir.computation import Computation
-from hlo.ir.graph import post_order
+from hlo.ir.graph import post_order, reachable_computations
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Ints, Shape
@@ -49,6 +49,8 @@ def reduction_joining(module: Module) -> bool:
         while group := _group(body, read):
             _join(module, body, group)
             changed = True
+    if changed:  # the reducers that nobody calls any more: no other pass comes after this one
+        module.remove_all(set(module.computations) - reachable_computations(module))
     return changed
 
 

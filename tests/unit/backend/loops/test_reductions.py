@@ -3,6 +3,7 @@ form."""
 
 import re
 
+import numpy as np
 import pytest
 
 import hlo
@@ -446,3 +447,26 @@ def test_steps_of_fewer_terms_are_blocks_of_sixteen_terms() -> None:
     assert [axis.blocks for axis in blocked_axes((8, 8))] == [(2,), ()]
     assert [axis.blocks for axis in blocked_axes((40, 5))] == [(24, 3), ()]
     assert [axis.blocks for axis in blocked_axes((40,), terms=16)] == [(16,)]
+
+
+READ_ANYWHERE = """HloModule m
+first { ROOT a = s16[] parameter(0) b = s16[] parameter(1) }
+fn {
+  x = s16[1,4,2,2] parameter(0)
+  z = s16[] constant(9)
+  sums = s16[1,4,2] reduce(x, z), dimensions={3}, to_apply=first
+  i = s8[1,1,1] constant({{{1}}})
+  u = s16[1,1,1,2] constant({{{{3, 4}}}})
+  ROOT r = s16[1,4,2] scatter(sums, i, u), update_window_dims={0,3}, inserted_window_dims={1},
+    scatter_dims_to_operand_dims={1}, index_vector_dim=1, to_apply=first
+}
+ENTRY e {
+  x = s16[1,4,2,2] parameter(0)
+  ROOT r = s16[1,4,2] fusion(x), kind=kLoop, calls=fn
+}"""
+
+
+def test_a_reduction_that_is_read_anywhere_is_no_stage() -> None:
+    module, x = hlo.parse(READ_ANYWHERE), np.arange(16, dtype=np.int16).reshape(1, 4, 2, 2)
+    found = hlo.compile(module, passes="", cache=False)(x)
+    np.testing.assert_array_equal(found, hlo.evaluate(module, x))

@@ -284,8 +284,9 @@ def _continues(outer: Axis, inner: Axis) -> bool:
     )
 
 
-def normal(contraction: Contraction, lanes: int) -> Contraction:
-    """Axes ordered and merged; the columns are the set that holds out's innermost axis.
+def normal(contraction: Contraction, lanes: int, *, keeps_sides: bool = False) -> Contraction:
+    """Axes ordered and merged; the columns are the set that holds out's innermost axis, unless the
+    factors stay on their sides.
 
     Columns that do not form one run of out beside the innermost ones become batch axes. When the
     innermost axis is a batch's and runs through all three arrays (depthwise), it is the columns,
@@ -307,7 +308,7 @@ def normal(contraction: Contraction, lanes: int) -> Contraction:
             bands=Bands(),
             zeros=Bands(),
         )
-    if _innermost(c.rows) < _innermost(c.columns):
+    if not keeps_sides and _innermost(c.rows) < _innermost(c.columns):
         c = c.swapped
     run = len(c.columns)
     while run > 1 and c.columns[run - 2].out == c.columns[run - 1].out * c.columns[run - 1].size:

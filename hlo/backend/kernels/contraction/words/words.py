@@ -166,7 +166,8 @@ def _worded(
     if c.depth[-1].size < LEAST_DEPTH and not is_shared:
         return None
     ring = replace(ring, dot=dot, registers=ring.registers - dot.aside)
-    return Worded(normal(_of_words(c, lhs, left, right, rhs), ring.lanes), ring, lhs, rhs)
+    words = _of_words(c, lhs, left, right, rhs)  # of a product whose factors may be exchanged
+    return Worded(normal(words, ring.lanes, keeps_sides=True), ring, lhs, rhs)
 
 
 def _is_joined(c: Contraction, lhs: Words, rhs: Words, kept: Collection[int]) -> bool:

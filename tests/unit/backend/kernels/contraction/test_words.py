@@ -220,3 +220,20 @@ def test_a_tile_of_little_code_reads_whole_lines_of_columns(
     target = Target(NAMED["znver4"])
     c = normal(dot_contraction(module.entry.root), 16)
     assert planned_small(c, ring_of(c.out, target)).vectors == vectors
+
+
+@pytest.mark.parametrize("depth", [30, 31, 32])
+@pytest.mark.parametrize("types", [("s8", "s32"), ("bf16", "f32")])
+def test_exchanged_factors_stay_on_their_sides(types: tuple[str, str], depth: int) -> None:
+    """Six columns along depth are rows of the exchanged product, and words of these are."""
+    element, out = types
+    module = hlo.parse(f"""HloModule m
+ENTRY e {{
+  a = {element}[256,{depth}] parameter(0)
+  b = {element}[6,{depth}] parameter(1)
+  ROOT d = {out}[256,6] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+}}""")
+    numbers, kind = np.random.default_rng(0), np.int8 if element == "s8" else ml_dtypes.bfloat16
+    a, b = (numbers.integers(-3, 4, (n, depth)).astype(kind) for n in (256, 6))
+    found = for_threads(module, threads=1)(a, b)
+    np.testing.assert_array_equal(np.asarray(found), a.astype(np.float32) @ b.astype(np.float32).T)
