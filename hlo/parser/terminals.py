@@ -8,6 +8,7 @@ Nothing else in this package says what a token looks like.
 from __future__ import annotations
 
 import re
+import sys
 
 from hlo.ir.dtype import DTYPES
 from hlo.parser.tables import tables
@@ -16,12 +17,23 @@ from hlo.process.once import once
 BLANK = "BLANK"  # in a template: what may stand between two tokens
 SHORT_INT = "(?!-?[0-9]{10})@INT"  # a template: it fits 32 bits
 _PLACE = re.compile("@([A-Z_]+)")
+# Before Python 3.11.5 a group that gives nothing back, and whose last try fails in its middle, ends
+# where it failed (python/cpython#106052): `(?:ab)*+` matches "a". Those that may give back find the
+# same here, where no text is matched in two ways; they only remember more.
+_FORGETS_PLACES = sys.version_info < (3, 11, 5)
+_KEEPING_GROUP = re.compile(r"(?<!\\)\)([*+?])\+")
 
 
 @once
 def pattern(template: str) -> re.Pattern[str]:
     """A regular expression in which `@NAME` stands for a terminal."""
-    return re.compile(_PLACE.sub(lambda place: f"(?:{_expression(place[1])})", template))
+    expression = _PLACE.sub(lambda place: f"(?:{_expression(place[1])})", template)
+    return re.compile(giving_back(expression) if _FORGETS_PLACES else expression)
+
+
+def giving_back(expression: str) -> str:
+    """The same with groups that may give back what they took."""
+    return _KEEPING_GROUP.sub(r")\1", expression)
 
 
 def _expression(name: str) -> str:

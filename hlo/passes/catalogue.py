@@ -118,7 +118,7 @@ _RARE: dict[str, dict[str, tuple[Set[str], ...]]] = {
         "while-loop-result-batching": (frozenset({"while"}), frozenset({"dot"})),
         "while-loop-state-splitting": (frozenset({"while"}),),
         "while-loop-state-transposer": (frozenset({"while"}),),
-        "while-loop-sum-batching": (frozenset({"while"}), frozenset({"dot", "multiply"})),
+        "while-loop-sum-batching": (frozenset({"while"}),),
         "while-loop-unroller": (frozenset({"while"}),),
     },
 }

@@ -13,6 +13,7 @@ from math import prod
 
 from msgspec import Struct, field
 
+from hlo.analysis.fusibility import is_elementwise
 from hlo.analysis.loop_order import LoopOrder
 from hlo.indexing.queries import own_steps, result_dims, steps
 from hlo.ir.instruction import Instruction
@@ -58,7 +59,7 @@ class Group(Struct, eq=False):
     # What is computed at several places, as the decision for what it belongs to says.
     settled: set[Instruction] = field(default_factory=set)
     places: dict[Instruction, Places | None] = field(default_factory=dict)
-    forms: dict[Instruction, int] = field(default_factory=dict)  # What `forms_in` says.
+    forms: dict[Instruction, int] = field(default_factory=dict)  # What `forms_of` says.
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -67,6 +68,26 @@ class Group(Struct, eq=False):
     @property
     def loop_dims(self) -> tuple[int, ...]:
         return tuple(self.dims[d] for d in self.order.dims) if self.order else self.dims
+
+    def forms_of(self, value: Instruction) -> int:
+        """Bounds the indices at which the kernel's code names a value, whichever a run takes: ops
+        on elements ask at their own, all others at one for each of their own and each time that
+        they have the operand. Does not know which of the indices are equal.
+
+            z = concatenate(y[0:1], y[1:2] reversed), and y made so of x:     z 1, y 2, x 4
+
+        An element is computed once there, by the one path that leads to it, so what it costs says
+        nothing of the code: that doubles with each such step (gates of a quantum circuit,
+        butterflies, rotations).
+        """
+        shared, moved = int(value in self.roots), 0
+        for user in users_in(self.members, value):
+            own = self.forms.get(user, 1)
+            if is_elementwise(user):
+                shared = max(shared, own)
+            else:
+                moved += own * user.operands.count(value)
+        return shared + moved
 
     def level(self, d: int) -> int:
         """How many loops fix root dimension d."""

@@ -39,7 +39,6 @@ from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON_LANES
 from hlo.ops.table import Trait, has_trait, opcodes
 from hlo.passes.fusion.axes import STAGES, UNKNOWN, Axes, Group, fixed_dims, joint_axes
-from hlo.passes.fusion.forms import MOST_FORMS, forms_in
 from hlo.passes.fusion.repeats import (
     CHEAP,
     MOST_REPEATED,
@@ -66,6 +65,7 @@ from hlo.passes.remarks import NOT_FUSED, Message, remark
 # Elements that one core handles in a few microseconds: parallelism does not matter.
 _SMALL = 16 * 1024
 _MOST_OPERANDS = 60
+_MOST_FORMS = 64  # Ways to an element among which a kernel's code chooses.
 _MOST_CONCATENATED = 8
 _MOVING = opcodes(Trait.PICKS | Trait.PERMUTES | Trait.PADS)
 _FINISHING = FINISHING | {"constant"}
@@ -243,7 +243,7 @@ def _enter(group: Group, member: Instruction, axes: Axes) -> None:
     _count(group, member)
     group.counts[member] = counted(member, group.counts) or {None: 1.0}
     group.places[member] = places_in(group, member)
-    group.forms[member] = forms_in(group, member)
+    group.forms[member] = group.forms_of(member)
     if member.opcode == "reduce":
         group.reductions += 1
 
@@ -323,7 +323,7 @@ def _hindrance(group: Group, producer: Instruction, max_size: int) -> str:
         return f"the kernel of %{root.name} would have more than {_MOST_OPERANDS} operands"
     if producer.opcode == "concatenate" and len(producer.operands) > _MOST_CONCATENATED:
         return f"it joins more than {_MOST_CONCATENATED} arrays"
-    if forms_in(group, producer) > MOST_FORMS and not views_memory(producer):
+    if group.forms_of(producer) > _MOST_FORMS and not views_memory(producer):
         return f"the kernel of %{root.name} would choose among too many ways to its elements"
     is_finishing = producer.opcode in _FINISHING or is_elementwise(producer)
     if group.contraction and not is_finishing:

@@ -160,7 +160,8 @@ def is_breakpoint(callback: object) -> bool:
         seen.add(id(function))
         held = [*(getattr(function, "__closure__", None) or ()), *getattr(function, "args", ())]
         held += getattr(function, "__dict__", {}).values()
-        held += [getattr(function, name, None) for name in getattr(function, "__slots__", ())]
+        slots = [name for name in getattr(function, "__slots__", ()) if name != "__weakref__"]
+        held += [getattr(function, name, None) for name in slots]
         values = [getattr(function, "func", None), *(_content(thing) for thing in held)]
         waiting += [v for v in values if callable(v) and id(v) not in seen]
     return False

@@ -32,7 +32,6 @@ _SHORT_ROW = 0.5
 # by 1 to 3 rows 0.9 to 1.24. Out of memory, 2048 x 4096 to 8192 x 4096: 1 to 12 rows 0.7 to 0.93,
 # bf16 and f16 0.62 to 0.8, c64 0.65.
 _BUSY_ROWS = 4
-_SHARES = 4  # Of a last cache, a core's share each, which a matrix may find free.
 
 
 class RowPrefetch(Struct, frozen=True):
@@ -56,7 +55,7 @@ class RowPrefetch(Struct, frozen=True):
         """For columns that run along depth, of which some are read side by side."""
         short = RowPrefetch.of_short(c, machine)
         second, last = machine.second_cache.bytes, machine.last_cache.bytes
-        near = second if c.m >= _BUSY_ROWS else _SHARES * last
+        near = second if c.m >= _BUSY_ROWS else 4 * last  # of which a core may find others' shares
         return short if short.line_bytes else RowPrefetch._beyond(near, c, machine)
 
     @staticmethod
