@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import hlo.process.garbage
-from hlo.process.garbage import uncollected
+from hlo.process.garbage import FROZEN_BY_PYTHON, uncollected
 
 
 def test_the_collector_rests_within_and_as_the_caller_wants_it() -> None:
@@ -36,7 +36,7 @@ def test_dead_graphs_of_many_readings_are_collected(monkeypatch: pytest.MonkeyPa
             cycle.append(cycle)
         del cycle
     assert len(gc.get_objects()) - before < 25_000
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() <= FROZEN_BY_PYTHON
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
