@@ -59,3 +59,7 @@ def test_who_reads_the_whole_state_gets_it_as_it_was() -> None:
     (loop,) = (i for i in module.entry.instructions if i.opcode == "while")
     extend(loop, [module.entry.parameters[1]])
     hlo.verify(module)
+    body = loop.called_computations()[0]
+    (call,) = (i for i in body.instructions if i.opcode == "call")
+    assert len(body.parameters[0].shape.elements) == 3
+    assert len(call.operands[0].shape.elements) == 2
