@@ -1,6 +1,6 @@
 """Lengthening: what passes made of a few layers is made of the others.
 
-    (Cut, module with fewer layers) --lengthen--> module with all layers, or nothing done
+    (Cuts, module with fewer layers) --lengthen--> module with all layers, or why it is not
 
 The strands of the rewritten layers begin at what is each layer's own: its parameters. Where the
 members on both sides of the cut read their neighbours alike, copies of the one before it go in
@@ -10,6 +10,7 @@ between; each reads its neighbours as that one does, and its own parameters.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 
 from hlo.analysis.repetition import (
     Keys,
@@ -33,10 +34,22 @@ from hlo.passes.simplify.dce import dce
 Parameters = Sequence[Instruction]
 
 
-def lengthen(module: Module, cut: Cut) -> bool:
-    """Put the layers back that were cut out; whether the rewritten ones are alike, so that it was
-    done.
-    """
+class Fit(Enum):
+    """Whether layers that were cut out fit in again."""
+
+    DONE = "they are back"
+    UNLIKE = "the layers beside them are not alike, which further ones may be"
+    TIED = "something else depends on how many layers there are"
+
+
+def lengthen(module: Module, cuts: Sequence[Cut]) -> Fit:
+    """Put back what was cut out, the last first, where the layers beside it are alike."""
+    fits = (_put_back(module, cut) for cut in reversed(cuts))
+    return next((fit for fit in fits if fit is not Fit.DONE), Fit.DONE)
+
+
+def _put_back(module: Module, cut: Cut) -> Fit:
+    """Put the layers of one network back."""
     entry = module.entry
     order = post_order(entry)
     numbers = Keys().all(order)
@@ -50,10 +63,12 @@ def lengthen(module: Module, cut: Cut) -> bool:
     found = strands(shift(seeds, numbers), lambda s: _first_layers(s, own))
     found = having(s for s in found.all if _reaches_across(s, cut.border, own))
     plan = _elements(entry.root, cut, found)
-    if plan is None or not _is_sound(found, cut.border, order, own):
-        return False
-    _Lengthening(module, cut, found, own).run(plan)
-    return True
+    if plan is None:
+        return Fit.TIED
+    fit = _fit(found, cut.border, order, own)
+    if fit is Fit.DONE:
+        _Lengthening(module, cut, found, own).run(plan)
+    return fit
 
 
 def _own_members(entry: Computation, cut: Cut, strand: Strand) -> dict[int, Instruction]:
@@ -126,22 +141,24 @@ def _elements(root: Instruction, cut: Cut, found: Strands) -> dict[int, tuple[St
     return plan
 
 
-def _is_sound(
+def _fit(
     found: Strands,
     border: int,
     order: Sequence[Instruction],
     own: Mapping[Instruction, tuple[Strand, int]],
-) -> bool:
+) -> Fit:
     """Whether the layers beside the border are alike, and nothing else depends on their number."""
     if not found.all or not _are_alike(found, border, order):
-        return False
+        return Fit.UNLIKE
     for member in found.of:
         layer = found.layer[member]
         if layer not in (border, border + 1):
             sides = [found.layer[o] <= border for o in member.operands if o in found.of]
             if (layer > border) in sides:
-                return False
-    return not crosses(order, found, border) and _are_read_beyond(found, border, order, own)
+                return Fit.UNLIKE
+    if crosses(order, found, border) or not _are_read_beyond(found, border, order, own):
+        return Fit.TIED
+    return Fit.DONE
 
 
 def _are_read_beyond(

@@ -22,6 +22,7 @@ _COUNTED = opcodes(Trait.RANDOM) - {"rng-bit-generator"}
 FEWEST_INSTRUCTIONS = 300  # of an entry in which layers are looked for
 Verify = Callable[[Module], None]
 LAYERS = Step("layers")  # what is at work while layers are taken out and put back
+MOST_FURTHER = 1  # layers that stay besides where those behind a cut were not as those before it
 
 
 class PassRun(Struct, frozen=True):
@@ -69,27 +70,34 @@ class Manager(Struct):
 
     def _layers(self, module: Module, group: Layers) -> bool:
         """The steps on a few of the equal layers, then all layers as these are; where passes did
-        not make the same of neighbours, the steps on all layers.
+        not make the same of neighbours, the steps on some more of them, or on all.
         """
         if not self._may_be_shortened(module):
             return self.run(module, group.steps)
         from hlo.analysis.left_out import leaving_out  # all three for networks alone
-        from hlo.passes.lengthening import lengthen
+        from hlo.passes.lengthening import Fit, lengthen
         from hlo.passes.shortening import shortened
 
-        self.running = LAYERS
-        cuts = shortened(module)
-        with leaving_out([cut.left_out for cut in cuts]):
-            changed = self.run(module, group.steps)
-        if not cuts:
-            return changed
-        self.running = LAYERS
-        if not changed or not all(lengthen(module, cut) for cut in reversed(cuts)):
+        for behind in range(MOST_FURTHER + 1):
+            self.running = LAYERS
+            cuts = shortened(module, behind)
+            with leaving_out([cut.left_out for cut in cuts]):
+                changed = self.run(module, group.steps)
+            if not cuts:
+                return changed
+            if not changed:
+                cuts[0].undo(module)
+                return False
+            self.running = LAYERS
+            fit = lengthen(module, cuts)
+            if fit is Fit.DONE:
+                self.present = self.size = self.running = None
+                self._check(module, LAYERS)
+                return True
             cuts[0].undo(module)
-            return changed and self.run(module, group.steps)
-        self.present = self.size = self.running = None
-        self._check(module, LAYERS)
-        return True
+            if fit is Fit.TIED:
+                break
+        return self.run(module, group.steps)
 
     def _may_be_shortened(self, module: Module) -> bool:
         """Whether looking for equal layers may pay, nobody looks on who would miss some, and no

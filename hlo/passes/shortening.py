@@ -13,6 +13,7 @@ same in neighbouring layers, the module is as it was before, and passes see it a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from msgspec import Struct
 
@@ -48,6 +49,7 @@ from hlo.ops.table import KernelFamily
 MOST_ASKED = 8  # strands of which one tells in which order values go through the layers
 FEWEST_LEFT = 3  # layers that passes see at least, parts of more beside them
 FEWEST_LEFT_OUT = 3  # layers for which to take them out pays
+MOST_BEHIND = 1  # layers that stay behind the others because others read the first of them
 
 
 _LAYERED = frozenset({KernelFamily.CONTRACTION, KernelFamily.BLOCKED, KernelFamily.CONTROL})
@@ -91,18 +93,18 @@ class Cut(Struct, eq=False):
             computation.module = module
 
 
-def shortened(module: Module) -> list[Cut]:
+def shortened(module: Module, behind: int = 0) -> list[Cut]:
     """Take the layers between the first and the last few out of the entry, those of one network
-    after the other, as encoders and decoders are.
+    after the other, as encoders and decoders are. behind: how many more of the last ones stay.
     """
     cuts: list[Cut] = []
     numbers = Keys().all(post_order(module.entry))
-    while (cut := _shorten(module, numbers)) is not None:
+    while (cut := _shorten(module, numbers, behind)) is not None:
         cuts.append(cut)
     return cuts
 
 
-def _shorten(module: Module, numbers: dict[Instruction, int]) -> Cut | None:
+def _shorten(module: Module, numbers: dict[Instruction, int], behind: int) -> Cut | None:
     """One network's layers; None if there is none. numbers: the keys of the entry's instructions,
     then also of those of the one that takes its place.
     """
@@ -117,13 +119,13 @@ def _shorten(module: Module, numbers: dict[Instruction, int]) -> Cut | None:
             continue
         found, before = _aligned(found, order)
         last = _common_layers(found)[1]
-        for removed in (range(before + 1, last), range(before + 1, last - 1)):
-            if len(removed) < FEWEST_LEFT_OUT:
-                break
-            cut = _cut(module, found, removed, order)
-            if cut is not None:
-                _put_in_place(module, _without(cut, order, removed, numbers))
-                return cut
+        stays = range(behind + MOST_BEHIND + 1)
+        ranges = [range(before + 1, last - kept) for kept in stays]
+        cuts = (_cut(module, found, r, order) for r in ranges if len(r) >= FEWEST_LEFT_OUT)
+        cut = next(islice(filter(None, cuts), behind, None), None)
+        if cut is not None:
+            _put_in_place(module, _without(cut, order, numbers))
+            return cut
     return None
 
 
@@ -268,11 +270,12 @@ def _elements(root: Instruction, found: Strands) -> dict[int, int]:
 
 
 def _without(
-    cut: Cut, order: Sequence[Instruction], removed: range, numbers: dict[Instruction, int]
+    cut: Cut, order: Sequence[Instruction], numbers: dict[Instruction, int]
 ) -> Computation:
     """A copy of the entry without some layers: what read them reads the layer that is as far away
     as it was, results of theirs are those of the layer before. What is copied has its key.
     """
+    removed = range(cut.border + 1, cut.border + cut.count + 1)
     stand_ins = _stand_ins(cut, removed)
     copy = Computation(cut.entry.name, execution_thread=cut.entry.execution_thread)
     twins: dict[Instruction, Instruction] = {}

@@ -1,14 +1,18 @@
 """Layers of a network: passes see a few, and all are rewritten as if they had been seen."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
 
 import hlo
+from hlo.analysis.repetition import Strand, Strands
 from hlo.ir.graph import clone_module
+from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.passes.lengthening import lengthen
+from hlo.passes import lengthening
+from hlo.passes.lengthening import Fit, lengthen
 from hlo.passes.manager import LAYERS, Manager
 from hlo.passes.pipeline import Layers, Step, parse_pipeline
 from hlo.passes.recovery import without
@@ -17,6 +21,7 @@ from hlo.passes.shortening import shortened
 from hlo.tools.cases.inputs import made_up_inputs
 from tests.support.layered import DOT, ROWS, WIDTH, Program, W, X, block, network, trained
 
+Own = Mapping[Instruction, tuple[Strand, int]]
 LENGTH = 24
 LONG = network(LENGTH), trained(14)
 
@@ -35,7 +40,7 @@ def lengthened(text: str, passes: str = "algsimp,cse,fusion,dce") -> tuple[Modul
     module = hlo.parse(text)
     cuts = shortened(module)
     Manager(verify=hlo.verify).run(module, parse_pipeline(passes))
-    assert all(lengthen(module, cut) for cut in reversed(cuts))
+    assert lengthen(module, cuts) is Fit.DONE
     hlo.verify(module)
     return module, sum(cut.count for cut in cuts)
 
@@ -78,8 +83,7 @@ def test_a_shorter_network_has_all_parameters_and_a_few_layers() -> None:
 def test_lengthening_without_a_pass_gives_the_module_back() -> None:
     module = hlo.parse(network(LENGTH))
     expected = clone_module(module)
-    (cut,) = shortened(module)
-    assert lengthen(module, cut)
+    assert lengthen(module, shortened(module)) is Fit.DONE
     hlo.verify(module)
     assert opcodes(module) == opcodes(expected)
     values = made_up_inputs(expected, "normal", 0)
@@ -193,13 +197,32 @@ def test_remarks_are_of_all_layers() -> None:
     assert len({r.instruction for r in remarks}) > LENGTH
 
 
+@pytest.mark.parametrize("fit", [Fit.UNLIKE, Fit.TIED])
 def test_layers_that_passes_made_unlike_are_rewritten_as_all(
-    monkeypatch: pytest.MonkeyPatch,
+    fit: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = hlo.parse(network(LENGTH))
     expected = flat(module)
-    monkeypatch.setattr("hlo.passes.lengthening._is_sound", lambda *_: False)
+    monkeypatch.setattr("hlo.passes.lengthening._fit", lambda *_: fit)
     assert str(hlo.optimize(module)) == str(expected)
+
+
+def test_further_layers_stay_where_the_last_ones_were_made_unlike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = hlo.parse(network(LENGTH))
+    sizes: list[int] = []
+
+    def fit(found: Strands, border: int, order: Sequence[Instruction], own: Own) -> Fit:
+        sizes.append(len(order))
+        return Fit.UNLIKE if len(sizes) == 1 else given(found, border, order, own)
+
+    given = lengthening._fit
+    monkeypatch.setattr(lengthening, "_fit", fit)
+    made = hlo.optimize(module)
+    first, second = sizes
+    assert first < second < len(made.entry)
+    assert opcodes(made) == opcodes(flat(module))
 
 
 def summing(layers: int) -> str:
