@@ -13,6 +13,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.hashing import hasher
 
 _SYMBOL = re.compile(r"@([\w.$-]+)")
+_NAMED = "symbol"  # by what a kernel keeps its name
 
 
 class Definitions(Struct):
@@ -83,8 +84,13 @@ def renamed(text: str, changed: dict[str, str]) -> str:
 
 
 def symbol(kernel: Kernel) -> str:
-    """A name made from the text, so that the same kernel in another program is the same object."""
-    return f"k_{digest_of(kernel)}"
+    """A name made from the text, so that the same kernel in another program is the same object.
+    Planning asks three or four times for it, of texts of tens of kilobytes.
+    """
+    known = kernel.__dict__.get(_NAMED)
+    if known is None:
+        known = kernel.__dict__[_NAMED] = f"k_{digest_of(kernel)}"
+    return known
 
 
 def digest_of(kernel: Kernel) -> str:

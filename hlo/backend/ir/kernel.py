@@ -57,7 +57,7 @@ class Work(Struct, frozen=True):
     is_stream: bool = False
 
 
-class Kernel(Struct, frozen=True):
+class Kernel(Struct, frozen=True, dict=True):
     """A loop nest as a function, and what planning has to know of it.
 
     function: named @KERNEL (renamed when it is placed in a module), so that equal texts are

@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.analysis.while_loops.loop_state import counter, element_index, extend, start_of
+from hlo.analysis.while_loops.loop_state import element_index, extend, start_of
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
@@ -27,14 +27,14 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make, make_constant
 from hlo.passes.liveness import awaited
-from hlo.passes.loop_making import extensible_loops, home
+from hlo.passes.loop_making import home
 from hlo.passes.patterns.contraction import exchanged_attributes
 from hlo.passes.patterns.matching import ints
 from hlo.passes.simplify.dce import drop_dead_instructions
 from hlo.passes.while_loops.loop_shrinking import without_unread
+from hlo.passes.while_loops.trip_products import Limits, loops_with_dots
 from hlo.passes.while_loops.trip_rows import Taken, TripRows
 
-LEAST_ITERATIONS = 4
 MOST_ROWS_A_TRIP = 2  # All rows are multiplied, whether a trip takes them or not.
 SIDES = ("lhs", "rhs")
 
@@ -65,26 +65,23 @@ def while_loop_dot_batching(
     with a known number of iterations, all of which take different rows. O(edges).
     """
     changed = False
-    for loop in extensible_loops(module):
-        count = counter(loop)
-        if count is None or count.iterations < LEAST_ITERATIONS:
-            continue
-        if not any(i.opcode == "dot" for i in loop.called_computations()[0].instructions):
-            continue
-        rows = TripRows(loop, count)
-        found = [
-            batch
-            for batch in _batches(rows)
-            if (_rows(batch) <= max_rows or _operations(batch) <= max_ops)
-            and _product_shape(batch).size_bytes <= max_bytes
-            and rows.computed_bytes(batch.dot.operands[batch.side]) <= max_bytes
-            and batch.w.shape.size_bytes >= least_bytes
-            and batch.taken.rows <= MOST_ROWS_A_TRIP * count.iterations
-        ]
+    limits = Limits(max_rows, max_ops, max_bytes, least_bytes)
+    for loop, known in loops_with_dots(module):
+        rows = TripRows(loop, known)
+        found = [batch for batch in _batches(rows) if _pays(batch, rows, limits)]
         if found:
             _move(rows, found)
             changed = True
     return changed
+
+
+def _pays(batch: Batch, rows: TripRows, limits: Limits) -> bool:
+    """Whether all rows at once take less than a trip's in each trip."""
+    product = _product_shape(batch).size_bytes
+    computed = rows.computed_bytes(batch.dot.operands[batch.side])
+    if batch.taken.rows > MOST_ROWS_A_TRIP * rows.known.iterations:
+        return False
+    return limits.admit(_rows(batch), _operations(batch), batch.w.shape, product, computed)
 
 
 def _batches(rows: TripRows) -> list[Batch]:

@@ -21,7 +21,6 @@ from msgspec import Struct
 from hlo.analysis.fusibility import is_elementwise
 from hlo.analysis.while_loops.loop_state import (
     Counter,
-    counter,
     element_index,
     extend,
     start_of,
@@ -35,14 +34,13 @@ from hlo.ir.shape import Ints, Shape
 from hlo.ops.contraction import DotAttributes
 from hlo.ops.making import make, make_constant, transposed
 from hlo.passes.liveness import awaited
-from hlo.passes.loop_making import blank, element, extensible_loops, home
+from hlo.passes.loop_making import blank, element, home
 from hlo.passes.patterns.contraction import exchanged_attributes
 from hlo.passes.patterns.matching import is_plain
 from hlo.passes.while_loops.loop_shrinking import shrink
 from hlo.passes.while_loops.loop_sums import is_simple_dot
+from hlo.passes.while_loops.trip_products import Limits, loops_with_dots
 from hlo.passes.while_loops.trip_rows import MOST_MEMBERS, Taken, TripRows
-
-LEAST_ITERATIONS = 4
 
 
 class Written(Struct, frozen=True):
@@ -114,28 +112,22 @@ def while_loop_result_batching(
     iterations. O(edges) for each array that trips write.
     """
     changed = False
-    for loop in extensible_loops(module):
-        known = counter(loop)
-        if known is None or known.iterations < LEAST_ITERATIONS:
-            continue
-        if not any(i.opcode == "dot" for i in loop.called_computations()[0].instructions):
-            continue
+    limits = Limits(max_rows, max_ops, max_bytes, least_bytes)
+    for loop, known in loops_with_dots(module):
         written = _written(loop, known)
-        found = [
-            result
-            for result in _results(loop, known, written)
-            if all(
-                (p.rows <= max_rows or p.operations <= max_ops)
-                and known.iterations * p.factor.shape.size_bytes <= max_bytes
-                and known.iterations * p.dot.shape.size_bytes <= max_bytes
-                and p.matrix.shape.size_bytes >= least_bytes
-                for p in result.products
-            )
-        ]
+        results = _results(loop, known, written)
+        found = [r for r in results if all(_pays(p, known, limits) for p in r.products)]
         if found:
             _Moving(loop, known, written).move(found)
             changed = True
     return changed
+
+
+def _pays(product: Product, known: Counter, limits: Limits) -> bool:
+    """Whether all trips' products at once take less than one in each trip."""
+    kept = known.iterations * product.factor.shape.size_bytes
+    made = known.iterations * product.dot.shape.size_bytes
+    return limits.admit(product.rows, product.operations, product.matrix.shape, kept, made)
 
 
 def _written(loop: Instruction, known: Counter) -> list[Written]:

@@ -23,7 +23,7 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.analysis.while_loops.loop_state import counter, element_index, extend, start_of
+from hlo.analysis.while_loops.loop_state import element_index, extend, start_of
 from hlo.analysis.while_loops.row_updates import RowOrder
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
@@ -32,12 +32,12 @@ from hlo.ir.shape import Ints, Shape
 from hlo.machine import COMMON
 from hlo.ops.contraction import DotAttributes, DotDims
 from hlo.ops.making import make, make_constant
-from hlo.passes.loop_making import blank, element, extensible_loops, home
+from hlo.passes.loop_making import blank, element, home
 from hlo.passes.patterns.contraction import exchanged_dot
 from hlo.passes.while_loops.loop_shrinking import shrink
 from hlo.passes.while_loops.loop_sums import Rows, SummingLoop, Term, outer_factors
+from hlo.passes.while_loops.trip_products import counted_loops
 
-LEAST_ITERATIONS = 4
 # A sum that the second cache does not hold comes from afar in each trip, so that more rows pay.
 # How sums are parted is an order of additions: COMMON's cache decides.
 LARGE_SUM_BYTES = COMMON.second_cache.bytes
@@ -70,10 +70,7 @@ def while_loop_sum_batching(
     instead. Only for loops with a known number of iterations. O(edges).
     """
     changed = False
-    for loop in extensible_loops(module):
-        known = counter(loop)
-        if known is None or known.iterations < LEAST_ITERATIONS:
-            continue
+    for loop, known in counted_loops(module):
         moving = _Moving(SummingLoop(loop, known), max_depth_bytes, max_bytes, max_sum_bytes)
         if moving.sums:
             moving.move()
