@@ -21,7 +21,7 @@ from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.nest_schedule import NestSchedule, Streamed, Walk
 from hlo.backend.loops.reductions import reduced_extents
 from hlo.backend.loops.schedule import Tail
-from hlo.backend.loops.trace import reduced_index, trace
+from hlo.backend.loops.trace import Read, reduced_index, trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Index
 from hlo.indexing.queries import result_dims
@@ -139,7 +139,7 @@ def _is_cheap(schedule: NestSchedule) -> bool:
     if any(len(at) > 1 for at in (found.heavy_at | found.rounded_at).values()):
         return False
     reduced = [r for r in found.reads if r.reduced]
-    if not any(r.position.coefficient(last) == 1 for r in reduced):
+    if not any(r.position.coefficient(last) == 1 and _is_of_rows(r) for r in reduced):
         return False
     if not all(r.position.coefficient(last) in (0, 1) for r in reduced):
         return False
@@ -150,6 +150,13 @@ def _is_cheap(schedule: NestSchedule) -> bool:
         if any(e.depends_on(last) for e in index) and affine.loop_variables(index) <= own
     )
     return columns <= _COLUMN_WEIGHT
+
+
+def _is_of_rows(read: Read) -> bool:
+    """Whether rows of an array follow each other. What is read of one row alone, as a vector that
+    meets each number of another one, stays in a cache.
+    """
+    return any(read.position.depends_on(v) for v in read.reduced)
 
 
 def _unroll(schedule: NestSchedule) -> int:

@@ -24,10 +24,8 @@ _BLOCK, _LEAST_BLOCK = 4096, 256
 _COLUMN_BLOCK = 64  # The same of a column: the rest of its rows is shared out as finely.
 _EVEN = 4  # There are a multiple of so many blocks.
 _ROUND_VECTORS = 8  # A block is a multiple of so many, which most rounds divide.
-# The most vectors of columns that are reduced side by side, and of dear elements that several units
-# share: so many have enough to do while each other waits.
-_MOST_COLUMNS, _DEAR_COLUMNS = 8, 4
-_DEAR = 8  # A function weighs as much.
+# The most vectors of columns that are reduced side by side, and where several units share them.
+_MOST_COLUMNS, _SHARED_COLUMNS = 8, 4
 _MOST_ROWS = 4  # Rows side by side: their partial results share the registers.
 _ROWS_WEIGHT = 160  # The most that the code of rows side by side may weigh.
 # The most vectors that go through a while together, and the most that their code may weigh.
@@ -43,7 +41,7 @@ _STORED_ROWS_BYTES = 1 << 11
 _STRETCH_BYTES, _TOGETHER_BYTES, _TOGETHER_ROWS, _FEWEST_UNITS = 1 << 7, 1 << 9, 8, 4
 # Whether rows are side by side or streams decides in which order terms are added, so that COMMON's
 # cycles decide, not those of the machine that code is made for.
-_PER_CYCLE = COMMON.cycles.operations
+_PER_CYCLE, _LATENCY = COMMON.cycles.operations, COMMON.cycles.latency
 _ALONE = 1 << 14  # Cycles of a kernel that no thread is woken for.
 _TREE = 10 * COMMON.cycles.latency  # Cycles from the last step of a reduction to its result.
 
@@ -331,7 +329,7 @@ def _unroll(schedule: NestSchedule, vectors: int, *, is_reduction: bool) -> int:
         return 1
     if is_reduction:
         most = max(1, min(_MOST_COLUMNS, vectors))
-        return min(most, _DEAR_COLUMNS) if _is_shared_out(schedule, vectors // most) else most
+        return min(most, _SHARED_COLUMNS) if _is_shared_out(schedule, vectors // most) else most
     weight = schedule.domain.weight
     if schedule.domain.trace.carried:
         trace = schedule.domain.trace
@@ -344,11 +342,14 @@ def _unroll(schedule: NestSchedule, vectors: int, *, is_reduction: bool) -> int:
 
 
 def _is_shared_out(schedule: NestSchedule, units: int) -> bool:
-    """Whether columns are reduced by several units, of fewer vectors each: where they are few, and
-    their elements so dear (a logsumexp along columns) that a thread alone would take long.
+    """Whether columns are reduced by several units, of fewer vectors each: where they are few, all
+    of them take long, and so many vectors have enough to do while each waits for its last sum.
     """
     domain = schedule.domain
-    if schedule.prefix or units > 1 or domain.weight < _DEAR:
+    if schedule.prefix or units > 1:
+        return False
+    operations = 1 + domain.weight  # the reducer's own is one
+    if _SHARED_COLUMNS * operations < _PER_CYCLE * _LATENCY:
         return False
     size = max(prod(reduce.operands[0].shape.dims) for reduce, _ in domain.trace.reductions)
     return domain.weight * size > _ALONE * _PER_CYCLE * schedule.lanes

@@ -435,7 +435,14 @@ def _accepts_reduce(group: Group, producer: Instruction, axes: Axes) -> bool:
     if fixed == len(group.dims):
         # At every root element: lanes or rows reduce for themselves, which has to suit all members.
         return producer.shape.size == prod(group.dims)
-    return fixed > 0 or inputs.size <= _SMALL
+    # What all elements need is made before any of them, so that one thread makes all.
+    return fixed > 0 or max(inputs.size, _most_evaluated(group)) <= _SMALL
+
+
+def _most_evaluated(group: Group) -> int:
+    """How many elements the longest loop of a group runs over."""
+    reduced = (m.operands[0].shape.size for m in group.members if m.opcode == "reduce")
+    return max(prod(group.dims), *reduced, 0)
 
 
 def _finishes_reduction(producer: Instruction) -> bool:

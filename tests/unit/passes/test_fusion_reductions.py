@@ -55,3 +55,27 @@ def test_long_reductions_are_never_repeated_per_element(n: int, m: int, axis: in
     kernels = [i for i in module.entry.instructions if i.opcode in ("fusion", "reduce")]
     assert kernels
     assert sum(map(reads_of, kernels)) <= 8 * n * m
+
+
+@pytest.mark.parametrize(("length", "kernels"), [(200, 1), (3000, 2)])
+def test_a_number_that_long_sums_need_is_no_part_of_their_kernel(length: int, kernels: int) -> None:
+    text = f"""HloModule m
+sum {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }}
+ENTRY e {{
+  x = f32[{length}] parameter(0)
+  y = f32[70] parameter(1)
+  zero = f32[] constant(0)
+  width = f32[] reduce(x, zero), dimensions={{0}}, to_apply=sum
+  widths = f32[70,{length}] broadcast(width), dimensions={{}}
+  xs = f32[70,{length}] broadcast(x), dimensions={{1}}
+  ys = f32[70,{length}] broadcast(y), dimensions={{0}}
+  d = f32[70,{length}] subtract(xs, ys)
+  q = f32[70,{length}] divide(d, widths)
+  e = f32[70,{length}] exponential(q)
+  ROOT out = f32[70] reduce(e, zero), dimensions={{1}}, to_apply=sum
+}}"""
+    module = driver.optimize(driver.parse(text))
+    made = [i for i in module.entry.instructions if i.opcode in ("fusion", "reduce")]
+    assert len(made) == kernels

@@ -26,7 +26,8 @@ ADD = "add { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] 
 
 def root_of(text: str) -> Instruction:
     """The one kernel of a program as given: its root."""
-    return hlo.parse(f"HloModule m\n{ADD}ENTRY e {{\n{text}\n}}").entry.root
+    given = text if "ENTRY" in text else f"ENTRY e {{\n{text}\n}}"
+    return hlo.parse(f"HloModule m\n{ADD}{given}").entry.root
 
 
 def expressed(text: str, target: Target) -> tuple[Expression, list[Output], int]:
@@ -123,6 +124,32 @@ def test_rows_are_turned_by_their_source_and_reductions_walk() -> None:
     (reduction,) = walk.reductions
     assert (walk.extents, walk.rows, walk.block) == ((4096,), 8, 128)
     assert (reduction.columns, reduction.accumulators) == (256, 3)
+
+
+# Sums of |x_i - y_k| over k, which no array holds.
+PAIRS = """pairs {{ x = f32[{n}] parameter(0)
+  y = f32[{k}] parameter(1)
+  xs = f32[{k},{n}] broadcast(x), dimensions={{1}}
+  ys = f32[{k},{n}] broadcast(y), dimensions={{0}}
+  d = f32[{k},{n}] subtract(xs, ys)
+  a = f32[{k},{n}] abs(d)
+  z = f32[] constant(0)
+  ROOT r = f32[{n}] reduce(a, z), dimensions={{0}}, to_apply=add }}
+ENTRY e {{ x = f32[{n}] parameter(0)
+  y = f32[{k}] parameter(1)
+  ROOT r = f32[{n}] fusion(x, y), kind=kInput, calls=pairs }}"""
+
+
+@pytest.mark.parametrize("machine", ["x86-64-v3", "sapphirerapids"])
+def test_columns_of_what_no_array_holds_are_sums_in_registers_shared_by_units(machine: str) -> None:
+    (schedule,) = schedules(PAIRS.format(n=120, k=4000), machine)
+    assert not schedule.walks
+    outer, inner = [print_axis(axis) for axis in schedule.axes]
+    assert outer.startswith("i in 120 by " + ("32" if machine == "x86-64-v3" else "64"))
+    assert "parallel" in outer
+    assert " by 4 x " in inner
+    (few,) = schedules(PAIRS.format(n=120, k=100), machine)
+    assert few.units < schedule.units
 
 
 def test_every_decision_has_its_reason() -> None:
