@@ -40,7 +40,8 @@ def schedules_of(
     said: the order of the loops that the fusion's text asks for, () for none
     (analysis/loop_order.py).
     """
-    found = [looped(expression, box, said) for box in domains_of(expression, outputs, lanes)]
+    boxes = domains_of(expression, outputs, lanes)
+    found = [looped(expression, box, lanes, said) for box in boxes]
     domains = [domain for domain, _ in found]
     largest = max((domain.size for domain in domains), default=0)
     apart = read_apart(expression, outputs, domains)

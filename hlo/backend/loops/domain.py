@@ -103,11 +103,12 @@ def domains_of(expression: Expression, outputs: Sequence[Output], lanes: int) ->
 
 
 def looped(
-    expression: Expression, domain: Domain, said: tuple[int, ...] = ()
+    expression: Expression, domain: Domain, lanes: int, said: tuple[int, ...] = ()
 ) -> tuple[Domain, int]:
     """The domain with its loops; how many elements all reductions keep, 0 if they differ.
 
-    said: the order of loops that the fusion's text asks for, () for none.
+    lanes: of a full vector of the kernel; said: the order of loops that the fusion's text asks for,
+    () for none.
     """
     domain, kept = _ordered(expression, domain, said)
     dims = [domain.dims[d] for d in (domain.order or range(len(domain.dims)))]
@@ -124,10 +125,25 @@ def looped(
         return traces[-1].expressions() + positions
 
     extents, variables = spaces.factored_with(dims, met, seen)
+    if domain.trace.conditions and _is_shattered(dims, extents, lanes):
+        extents, variables = tuple(n for n in dims if n != 1), []
     if len(variables) == len(extents):
         return replace(domain, extents=extents, variables=tuple(variables), trace=traces[-1]), kept
     made = replace(domain, extents=extents, variables=tuple(spaces.variables_of(extents)))
     return replace(made, trace=traced(expression, made, made.own_index)), kept
+
+
+def _is_shattered(dims: Sequence[int], extents: Sequence[int], lanes: int) -> bool:
+    """Whether loops over places and rounds leave nothing of a row for lanes, which conditions part
+    at several steps: as holes of holes do, of sums that are halved again and again.
+
+    A combination of 50 columns back from halves of halves takes 0.5 of the time whole, under masks.
+    """
+    row, own = dims[-1] if dims else 1, list[int]()
+    for extent in reversed(extents):
+        if prod(own) < row:
+            own.append(extent)
+    return len(own) > 2 and row >= lanes > max(own)
 
 
 def traced(expression: Expression, domain: Domain, index: Index) -> Trace:

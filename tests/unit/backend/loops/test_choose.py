@@ -152,6 +152,25 @@ def test_columns_of_what_no_array_holds_are_sums_in_registers_shared_by_units(ma
     assert few.units < schedule.units
 
 
+def test_holes_of_holes_leave_rows_whole_for_lanes_if_no_step_fills_a_vector() -> None:
+    text = """holes {{ a = f32[64,{0}] parameter(0)
+  b = f32[64,{1}] parameter(1)
+  c = f32[64,{2}] parameter(2)
+  z = f32[] constant(0)
+  p = f32[64,{1}] pad(a, z), padding=0_0x1_1_1
+  s = f32[64,{1}] add(p, b)
+  q = f32[64,{2}] pad(s, z), padding=0_0x0_1_1
+  ROOT r = f32[64,{2}] add(q, c) }}
+ENTRY e {{ a = f32[64,{0}] parameter(0)
+  b = f32[64,{1}] parameter(1)
+  c = f32[64,{2}] parameter(2)
+  ROOT r = f32[64,{2}] fusion(a, b, c), kind=kLoop, calls=holes }}"""
+    whole = [s.domain.extents for s in schedules(text.format(12, 25, 50))]
+    parted = [s.domain.extents for s in schedules(text.format(511, 1023, 2046))]
+    assert whole[0] == (64, 48)
+    assert parted[0] == (64, 511, 2, 2)
+
+
 def test_every_decision_has_its_reason() -> None:
     for text, _ in SHAPES.values():
         for schedule in schedules(text):
