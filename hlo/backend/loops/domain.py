@@ -33,6 +33,7 @@ _CORE_SHARE = 8  # What is around the largest box is at most such a part of all.
 _BOX_OPS = 300  # The most ops in the code of all boxes together.
 _PART_OPS = 16  # Of all parts' elements: code for each part costs more than to choose among fewer.
 _PART_READS = 8  # For elements of other parts: the same.
+_FEWEST_FILLED = 4  # A vector that has such a part of its lanes is worth a loop.
 
 
 class Domain(Struct, frozen=True, eq=False):
@@ -134,7 +135,7 @@ def looped(
 
 
 def _is_shattered(dims: Sequence[int], extents: Sequence[int], lanes: int) -> bool:
-    """Whether loops over places and rounds leave nothing of a row for lanes, which conditions part
+    """Whether loops over places and rounds leave little of a row for lanes, which conditions part
     at several steps: as holes of holes do, of sums that are halved again and again.
 
     A combination of 50 columns back from halves of halves takes 0.5 of the time whole, under masks.
@@ -143,7 +144,7 @@ def _is_shattered(dims: Sequence[int], extents: Sequence[int], lanes: int) -> bo
     for extent in reversed(extents):
         if prod(own) < row:
             own.append(extent)
-    return len(own) > 2 and row >= lanes > max(own)
+    return len(own) > 2 and row >= lanes > max(own) and own[0] <= lanes // _FEWEST_FILLED
 
 
 def traced(expression: Expression, domain: Domain, index: Index) -> Trace:
