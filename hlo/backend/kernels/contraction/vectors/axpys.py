@@ -156,7 +156,8 @@ class Axpys(Chunks[Value | None]):
         def at_run(rows: Sequence[int], at: Value, mask: Value | None, vectors: int) -> None:
             begin(ring, *matrix_rows[:1])
             places = [add(w, at, w.int(v * ring.lanes)) for v in range(vectors)]
-            self.ahead.ask(w, matrix_rows, at, depths * axis.rhs, vectors * ring.lanes)
+            further = self.ahead.steps(depths * self.chunk) * depths * axis.rhs
+            self.ahead.ask(w, matrix_rows, at, further, vectors * ring.lanes)
             columns: dict[int, list[Parts]] = {}
             sums: dict[int, list[Parts]] = {}
             for r, d in self._order(rows, depths):

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.problem.addressing import Place
-from hlo.backend.kernels.contraction.problem.axes import Contraction
+from hlo.backend.kernels.contraction.problem.axes import Contraction, extent
 from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.ir.dtype import DType
 from hlo.machine import Machine
@@ -38,12 +38,14 @@ class RowPrefetch(Struct, frozen=True):
     """Which lines of a matrix are asked for ahead.
 
     dtype: of the matrix; line_bytes: 0 where nothing is asked for; locality: LLVM's number of
-    the cache that is asked, 3 of the first one, 2 of the second.
+    the cache that is asked, 3 of the first one, 2 of the second; awaited_bytes: that come while one
+    line is waited for.
     """
 
     dtype: DType
     line_bytes: int
     locality: int = 2
+    awaited_bytes: int = 0
 
     @staticmethod
     def of(c: Contraction, machine: Machine) -> RowPrefetch:
@@ -60,9 +62,11 @@ class RowPrefetch(Struct, frozen=True):
 
     @staticmethod
     def _beyond(near: int, c: Contraction, machine: Machine) -> RowPrefetch:
-        """For a matrix of more than so many bytes, which come fast enough."""
-        is_far = c.k * c.n * c.rhs.dtype.item_bytes > near and c.rhs.prologue is None
-        return RowPrefetch(c.rhs.dtype, machine.line_bytes if is_far else 0)
+        """For matrices of more than so many bytes in all, which come fast enough."""
+        matrices = extent(tuple(a for a in c.batch if a.rhs))
+        is_far = matrices * c.k * c.n * c.rhs.dtype.item_bytes > near and c.rhs.prologue is None
+        awaited = machine.rates.awaited_bytes
+        return RowPrefetch(c.rhs.dtype, machine.line_bytes if is_far else 0, awaited_bytes=awaited)
 
     @staticmethod
     def of_short(c: Contraction, machine: Machine) -> RowPrefetch:
@@ -74,7 +78,14 @@ class RowPrefetch(Struct, frozen=True):
         is_short = row_bytes <= _SHORT_ROW * machine.cycles.page_bytes
         is_large = machine.first_cache.bytes < row_bytes * c.n
         asks = is_run and is_short and is_large and c.rhs.prologue is None
-        return RowPrefetch(c.rhs.dtype, machine.line_bytes if asks else 0, locality=3)
+        awaited = machine.rates.awaited_bytes
+        return RowPrefetch(c.rhs.dtype, machine.line_bytes if asks else 0, 3, awaited)
+
+    def steps(self, elements: int) -> int:
+        """How many steps of so many elements of the matrix ahead lines are asked for: short ones
+        are over before their lines have come.
+        """
+        return max(1, -(-self.awaited_bytes // (elements * self.dtype.item_bytes)))
 
     def ask(self, w: Writer, rows: Sequence[Place], first: Value, ahead: int, columns: int) -> None:
         """For so many columns from the first on of the rows so many elements ahead, which may lie
