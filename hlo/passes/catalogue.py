@@ -119,6 +119,7 @@ _RARE: dict[str, dict[str, tuple[Set[str], ...]]] = {
         "while-loop-state-splitting": (frozenset({"while"}),),
         "while-loop-state-transposer": (frozenset({"while"}),),
         "while-loop-sum-batching": (frozenset({"while"}),),
+        "while-loop-transpose-sinking": (frozenset({"while"}), frozenset({"transpose"})),
         "while-loop-unroller": (frozenset({"while"}),),
     },
 }
@@ -236,6 +237,7 @@ def _optimised(algsimp: str, *inexact: str) -> tuple[str, ...]:
         "scatter-operand-transposer",
         "reshape-mover",
         "while-loop-rematerialization",
+        "while-loop-transpose-sinking",
         algsimp,
         "dot-strength-reduction",
         "dot-operand-transposer",

@@ -177,6 +177,16 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "while-loop-rematerialization",
+        "while-loop-transpose-sinking",
+        "rows that two loops take are known by the array that both are handed",
+    ),
+    (
+        "while-loop-transpose-sinking",
+        "dot-operand-transposer",
+        "between them algsimp takes rows of the array as it lies",
+    ),
+    (
+        "while-loop-rematerialization",
         "while-loop-invariant-code-motion",
         "what is computed again leaves the loop where no trip changes it",
     ),

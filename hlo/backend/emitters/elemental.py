@@ -40,7 +40,7 @@ from hlo.indexing.affine import Expr, Index, Opaque
 from hlo.indexing.maps import CASES, Case, Condition, Start, cases
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import Trait, opcodes
+from hlo.ops.table import Opcodes, Trait, opcodes
 
 # Moves whose place in an operand is an index alone, known without what is in memory.
 _PLACED = (
@@ -50,6 +50,8 @@ _PLACED = (
     | opcodes(Trait.JOINS)
     | opcodes(Trait.REGROUPS)
 )
+# The same, and parts from a start on that is read.
+TAKEN = _PLACED | opcodes(Trait.CUTS_AT)
 Emitter = Callable[["Elemental", Instruction, Sequence[Index], Path], list[Lanes]]
 
 
@@ -332,11 +334,13 @@ class Elemental:
         guard = self.test((*self.guards, *choices[0].conditions))
         return access.load(self.nest, *place, guard)
 
-    def place_in_memory(self, instruction: Instruction, index: Index) -> tuple[Memory, Expr] | None:
-        """Where an element lies, if it is one of an array in memory that is moved."""
+    def place_in_memory(
+        self, instruction: Instruction, index: Index, moves: Opcodes = _PLACED
+    ) -> tuple[Memory, Expr] | None:
+        """Where an element lies, if it is one of an array in memory that is moved by such ops."""
         instruction, path = self.expression.source(instruction, ())
         memory = self.memory.get((instruction, path))
-        if instruction in self.saved or (memory is None and instruction.opcode not in _PLACED):
+        if instruction in self.saved or (memory is None and instruction.opcode not in moves):
             return None
         if memory is not None:
             return memory, affine.linear(index, dims_of(instruction, path))
@@ -349,7 +353,8 @@ class Elemental:
             return None  # outside of the array: a place that is looked up before it is clamped
         if len(choices) > 1:
             return self._chosen_place(instruction, choices)
-        return self.place_in_memory(instruction.operands[choices[0].operand], choices[0].index)
+        (choice,) = choices
+        return self.place_in_memory(instruction.operands[choice.operand], choice.index, moves)
 
     def _chosen_place(
         self, instruction: Instruction, choices: list[Case]

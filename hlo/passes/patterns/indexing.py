@@ -1,4 +1,4 @@
-"""Dynamic slices and updates whose start or extent is known."""
+"""Slices and updates whose start or extent is known, or of arrays that lie otherwise."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from math import prod
 
 import numpy as np
 
-from hlo.attributes.slices import SliceDim
+from hlo.analysis.turned_rows import lies_in_order
+from hlo.attributes.slices import SliceDim, slice_dims
 from hlo.indexing.queries import written_dims
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
+from hlo.ir.permutation import inverse
 from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import Trait, opcodes
@@ -123,6 +125,30 @@ def _constant_starts(indices: list[Instruction], dims: Ints, sizes: Ints) -> Int
     if len(known) != len(dims):
         return None
     return tuple(max(0, min(s, n - m)) for s, n, m in zip(known, dims, sizes, strict=True))
+
+
+@rewrite("slice", "dynamic-slice", operand="transpose")
+def slice_of_transpose(root: Instruction) -> Instruction | None:
+    """slice(transpose(x, p), s) => reshape(slice(x, s'))  where slices alone read the transpose,
+    and what is taken lies in x in the same order: one layer's matrix of a stack
+    """
+    turned, *starts = root.operands
+    (x,) = turned.operands
+    slices = ("slice", "dynamic-slice")
+    if any(u.opcode not in slices or turned in u.operands[1:] for u in turned.users):
+        return None
+    if turned.is_root or not (is_plain(x.shape) and is_plain(root.shape)):
+        return None
+    if not lies_in_order(turned, root.shape.dims):
+        return None
+    at = inverse(ints(turned, "dimensions"))
+    sizes = tuple(root.shape.dims[d] for d in at)
+    if root.opcode == "slice":
+        own = slice_dims(root.attributes)
+        part = make(root, "slice", x, slice=tuple(own[d] for d in at))
+    else:
+        part = make(root, "dynamic-slice", x, *(starts[d] for d in at), dynamic_slice_sizes=sizes)
+    return make(root, "reshape", part, shape=root.shape)
 
 
 @rewrite("dynamic-slice", operand="dynamic-update-slice")

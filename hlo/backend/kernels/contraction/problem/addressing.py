@@ -62,6 +62,21 @@ class Reader(Protocol):
     def codes(self, ring: Ring, position: Expr, lanes: int) -> Value:
         """The same as memory would hold them."""
 
+    def followed(self, position: Expr, counter: Value) -> Followed | None:
+        """What elements from a position on are computed of, one by one."""
+
+
+class Followed(Struct, frozen=True):
+    """Elements of an array in memory of which a computed factor's are made, one of each.
+
+    address: of the first one; step_bytes: by which it moves when a counter goes on by one;
+    item_bytes: of an element.
+    """
+
+    address: Value
+    step_bytes: int
+    item_bytes: int
+
 
 class Position(Struct, frozen=True):
     """An element of a computed factor."""
@@ -152,6 +167,14 @@ def read(
     value = place.reader.read(ring, at, lanes)
     held = value if mask is None else w.select(mask, value, w.zero(value.type))
     return all_parts(w, ring, (held,))
+
+
+def followed(place: Place, run: Run, counter: Value) -> Followed | None:
+    """Where neighbours of a computed factor come from, of which code has begun to read others, and
+    how they move with a counter; None where each is made of several, or stands otherwise.
+    """
+    assert isinstance(place, Position), "what is in memory has an address"
+    return place.reader.followed(place.at + place.reader.index(run.index, run.size), counter)
 
 
 def _neighbours(w: Writer, reader: Reader, run: Run, lanes: int, mask: Value | None) -> Expr:

@@ -12,19 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from hlo.analysis.fusibility import is_elementwise
 from hlo.backend.emitters import random, reduction, values, windows  # noqa: F401  # as in staged
-from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.emitters.elemental import TAKEN, Elemental
 from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.kernel import KernelCall
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.problem.addressing import Place, Position
+from hlo.backend.kernels.contraction.problem.addressing import Followed, Place, Position
 from hlo.backend.kernels.contraction.problem.axes import Computed
 from hlo.backend.kernels.contraction.problem.ring import Ring, as_numbers
 from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.nest import Level, Nest
+from hlo.backend.lanes.types import storage_scalar
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Variable
 from hlo.ir.computation import Computation
@@ -32,6 +34,7 @@ from hlo.ir.dtype import DType
 from hlo.ir.graph import clone_instruction, computed_from
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
+from hlo.ops.table import Trait, has_trait
 
 
 class ComputedReader:
@@ -120,6 +123,26 @@ class ComputedReader:
         value = self._lanes_at(position, lanes)
         return types.encoded(self.w, ring.target, value, self.prologue.root.shape.dtype)
 
+    def followed(self, position: Expr, counter: Value) -> Followed | None:
+        """What elements from a position on are computed of, one by one."""
+        source: Instruction | None = self.prologue.root
+        while source is not None and is_elementwise(source):
+            source = _own_source(source)
+        if source is None or self._elemental is None:
+            return None
+        index = affine.delinearized(position, source.shape.dims)
+        place = self._elemental.place_in_memory(source, index, TAKEN)
+        if place is None or place[0].dtype.bits % 8:
+            return None
+        memory, at = place
+        steps = [k for a, k in at.terms.items() if _counts(a, counter)]
+        others = [a for a in at.terms if not isinstance(a, Variable)]
+        moving = affine.loop_variables([Expr({a: 1}, 0) for a in others])
+        if len(steps) != 1 or any(_counts(v, counter) for v in moving):
+            return None
+        address = self._elemental.nest.pointer(memory.base, at, storage_scalar(memory.dtype))
+        return Followed(address, steps[0] * memory.dtype.item_bytes, memory.dtype.item_bytes)
+
     def _lanes_at(self, position: Expr, lanes: int) -> Value:
         """The elements, as loop kernels compute with them."""
         assert self._elemental is not None, "code has begun"
@@ -128,6 +151,18 @@ class ComputedReader:
         (found,) = self._elemental.lanes_at(root, [index])
         (value,) = types.parts(self._elemental.splat(found, lanes))
         return value
+
+
+def _counts(atom: Atom, counter: Value) -> bool:
+    """Whether it is the index of a loop's counter."""
+    value = atom.value if isinstance(atom, Variable) else None
+    return isinstance(value, Value) and value.text == counter.text
+
+
+def _own_source(member: Instruction) -> Instruction | None:
+    """The operand of an elementwise op that differs from element to element; None: several do."""
+    own = [o for o in member.operands if not has_trait(o, Trait.REPEATS) and o.opcode != "constant"]
+    return own[0] if len(own) == 1 else None
 
 
 def in_order(shape: Shape, order: Sequence[int], buffer: int) -> Computed:

@@ -63,7 +63,7 @@ class Axpys(Chunks[Value | None]):
         self.groups = [range(c.m)] if self.holds_matrix else row_groups(c.m)
         held = self.depths if self.holds_matrix else len(self.groups[0]) * ring.parts
         self.vectors = 1 if self.is_held else max(1, min(2, most // held))
-        self.ahead = RowPrefetch.of(c, ring.target.machine)
+        self.ahead = RowPrefetch.of_rows(c, ring.target.machine)
         self.sums_size = c.m * self.chunk * ring.parts
         self.scratch_bytes = (1 + self.has_totals) * self.sums_size * ring.scalar_bytes
 
@@ -156,7 +156,7 @@ class Axpys(Chunks[Value | None]):
         def at_run(rows: Sequence[int], at: Value, mask: Value | None, vectors: int) -> None:
             begin(ring, *matrix_rows[:1])
             places = [add(w, at, w.int(v * ring.lanes)) for v in range(vectors)]
-            self.ahead.ask(w, matrix_rows, at, depths * axis.rhs, vectors * ring.lanes)
+            self._ask_next(matrix_rows, number, at, vectors * ring.lanes)
             columns: dict[int, list[Parts]] = {}
             sums: dict[int, list[Parts]] = {}
             for r, d in self._order(rows, depths):
@@ -164,9 +164,9 @@ class Axpys(Chunks[Value | None]):
                     sums[r] = [self._at(self._sum_addresses(r, p)) for p in places]
                 if d not in columns:
                     columns[d] = [self._columns_of(matrix_rows[d], p, mask) for p in places]
-                number = held[d][r] if held else self._number(bases[d], r)
+                left = held[d][r] if held else self._number(bases[d], r)
                 pairs = zip(sums[r], columns[d], strict=True)
-                sums[r] = [ring.multiply_add(w, total, number, x) for total, x in pairs]
+                sums[r] = [ring.multiply_add(w, total, left, x) for total, x in pairs]
                 if d == depths - 1:
                     for total, place in zip(sums.pop(r), places, strict=True):
                         self._put(total, self._sum_addresses(r, place))

@@ -14,11 +14,12 @@ from typing import Generic, TypeVar
 from hlo.backend.ir.arithmetic import add, clipped, times
 from hlo.backend.ir.control import loop
 from hlo.backend.ir.writer import Value
-from hlo.backend.kernels.contraction.problem.addressing import Place
+from hlo.backend.kernels.contraction.problem.addressing import Place, Run
 from hlo.backend.kernels.contraction.problem.axes import Contraction
 from hlo.backend.kernels.contraction.problem.result import Epilogue
 from hlo.backend.kernels.contraction.problem.ring import Ring, element_address
 from hlo.backend.kernels.contraction.problem.sum_blocks import BLOCK
+from hlo.backend.kernels.contraction.vectors.matrix_prefetch import RowPrefetch
 from hlo.backend.kernels.contraction.vectors.streaming import Streaming
 
 P = TypeVar("P")  # what says which of some columns exist: a mask, or how many
@@ -28,11 +29,13 @@ class Chunks(Streaming, Generic[P]):
     """A kernel that adds rows of a matrix to sums of a chunk of its columns.
 
     chunk: columns of each unit but the last; depths: rows of the matrix taken at a time,
-    as a group; whole: depths in groups that a loop goes through, those behind it are written out.
+    as a group; whole: depths in groups that a loop goes through, those behind it are written out;
+    ahead: which lines of further groups are asked for.
     """
 
     depths: int
     whole: int
+    ahead: RowPrefetch
 
     def __init__(self, c: Contraction, ring: Ring, epilogue: Epilogue | None) -> None:
         super().__init__(c, ring, epilogue)
@@ -71,6 +74,20 @@ class Chunks(Streaming, Generic[P]):
         for first in range(self.whole, c.k, self.depths):
             self._group(w.int(first // self.depths), min(self.depths, c.k - first))
         self._each(self._finish)
+
+    def _ask_next(self, rows: list[Place], number: Value, at: Value, columns: int) -> None:
+        """For the lines of some columns of the rows that come next. number: the group's, of which
+        code begins to read; at: the first column within the chunk.
+        """
+        w, lanes, step = self.w, self.ring.lanes, self.c.depth[0].rhs
+        groups = self.ahead.steps(len(rows) * self.chunk)
+        if isinstance(rows[0], Value):
+            self.ahead.ask(w, rows, at, groups * len(rows) * step, columns)
+            return
+        for first in range(0, columns, lanes):
+            run = Run(add(w, add(w, self.first_column, at), w.int(first)), self.c.n)
+            for row in rows:
+                self.ahead.ask_source(w, row, run, lanes, number, groups)
 
     @abstractmethod
     def _each(self, body: Callable[[Value, P], None]) -> None:

@@ -81,7 +81,8 @@ class Dots(Streaming):
         self.chains = chains(c, ring)
         self.cut = dots_cut(c, ring)
         self.ahead = RowPrefetch.of_dots(c, ring.target.machine)
-        self.next_column = c.columns[-1].rhs if c.columns else 0
+        step = self.at_once * (c.columns[-1].rhs if c.columns else 0)
+        self.next_columns = self.ahead.steps(self.at_once * c.k) * step
         self.steps = -(-c.n // self.at_once)
         self.size = -(-self.steps // self._blocks(self.steps))
         self.blocks = -(-self.steps // self.size)
@@ -257,7 +258,7 @@ class Dots(Streaming):
         for j, at in enumerate(columns):
             right = read(w, ring, c.rhs.dtype, at, run, ring.lanes, mask)
             if j in self.asking:
-                self.ahead.ask(w, [at], k, self.at_once * self.next_column, ring.lanes)
+                self.ahead.ask(w, [at], k, self.next_columns, ring.lanes)
             for r, number in enumerate(left):
                 place = r * len(columns) + j
                 total = tuple(own[place * ring.parts : (place + 1) * ring.parts])

@@ -7,7 +7,8 @@ last cache holds comes fast enough: hints would cost a tenth. Not so where rows 
 one after the other (dots of each with a vector): several go on side by side, each too short for the
 processor to see where it goes, and the next ones are asked for into the first cache. And not so
 where dots make many products of what they load, which fill the window in which a core looks for
-further loads: without hints products and memory take their times one after the other.
+further loads: without hints products and memory take their times one after the other. So does
+arithmetic on what rows are computed of, element by element, whose lines are asked for instead.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.problem.addressing import Place
-from hlo.backend.kernels.contraction.problem.axes import Contraction
+from hlo.backend.kernels.contraction.problem.addressing import Place, Run, followed
+from hlo.backend.kernels.contraction.problem.axes import Contraction, extent
 from hlo.backend.kernels.contraction.problem.ring import element_address
 from hlo.ir.dtype import DType
 from hlo.machine import Machine
@@ -38,17 +40,27 @@ class RowPrefetch(Struct, frozen=True):
     """Which lines of a matrix are asked for ahead.
 
     dtype: of the matrix; line_bytes: 0 where nothing is asked for; locality: LLVM's number of
-    the cache that is asked, 3 of the first one, 2 of the second.
+    the cache that is asked, 3 of the first one, 2 of the second; awaited_bytes: that come while one
+    line is waited for.
     """
 
     dtype: DType
     line_bytes: int
     locality: int = 2
+    awaited_bytes: int = 0
 
     @staticmethod
     def of(c: Contraction, machine: Machine) -> RowPrefetch:
         """For the columns of a product that comes from memory."""
         return RowPrefetch._beyond(2 * machine.last_cache.bytes, c, machine)
+
+    @staticmethod
+    def of_rows(c: Contraction, machine: Machine) -> RowPrefetch:
+        """For rows of columns, which may be computed of an array that comes from memory."""
+        found = RowPrefetch.of(c, machine)
+        if c.rhs.prologue is None or _matrix_bytes(c) <= 2 * machine.last_cache.bytes:
+            return found
+        return replace(found, line_bytes=machine.line_bytes)
 
     @staticmethod
     def of_dots(c: Contraction, machine: Machine) -> RowPrefetch:
@@ -60,9 +72,10 @@ class RowPrefetch(Struct, frozen=True):
 
     @staticmethod
     def _beyond(near: int, c: Contraction, machine: Machine) -> RowPrefetch:
-        """For a matrix of more than so many bytes, which come fast enough."""
-        is_far = c.k * c.n * c.rhs.dtype.item_bytes > near and c.rhs.prologue is None
-        return RowPrefetch(c.rhs.dtype, machine.line_bytes if is_far else 0)
+        """For matrices of more than so many bytes in all, which come fast enough."""
+        is_far = c.rhs.prologue is None and _matrix_bytes(c) > near
+        awaited = machine.rates.awaited_bytes
+        return RowPrefetch(c.rhs.dtype, machine.line_bytes if is_far else 0, awaited_bytes=awaited)
 
     @staticmethod
     def of_short(c: Contraction, machine: Machine) -> RowPrefetch:
@@ -74,7 +87,14 @@ class RowPrefetch(Struct, frozen=True):
         is_short = row_bytes <= _SHORT_ROW * machine.cycles.page_bytes
         is_large = machine.first_cache.bytes < row_bytes * c.n
         asks = is_run and is_short and is_large and c.rhs.prologue is None
-        return RowPrefetch(c.rhs.dtype, machine.line_bytes if asks else 0, locality=3)
+        awaited = machine.rates.awaited_bytes
+        return RowPrefetch(c.rhs.dtype, machine.line_bytes if asks else 0, 3, awaited)
+
+    def steps(self, elements: int) -> int:
+        """How many steps of so many elements of the matrix ahead lines are asked for: short ones
+        are over before their lines have come.
+        """
+        return max(1, -(-self.awaited_bytes // (elements * self.dtype.item_bytes)))
 
     def ask(self, w: Writer, rows: Sequence[Place], first: Value, ahead: int, columns: int) -> None:
         """For so many columns from the first on of the rows so many elements ahead, which may lie
@@ -84,6 +104,26 @@ class RowPrefetch(Struct, frozen=True):
         for row in rows if self.line_bytes else ():
             assert isinstance(row, Value), "in memory"
             at = element_address(w, row, first, self.dtype)
-            for byte in range(0, columns * size, self.line_bytes):
-                there = w.offset("getelementptr", at, w.int(ahead * size + byte), "i8")
-                w.prefetch(there, locality=self.locality)
+            self._ask_lines(w, at, ahead * size, columns * size)
+
+    def ask_source(
+        self, w: Writer, row: Place, run: Run, lanes: int, counter: Value, steps: int
+    ) -> None:
+        """The same for a vector of a row that is computed of an array's elements one by one, for
+        as many steps of the counter ahead; nothing where it is computed otherwise.
+        """
+        found = followed(row, run, counter) if self.line_bytes else None
+        if found is not None:
+            size = lanes * found.item_bytes
+            self._ask_lines(w, found.address, steps * found.step_bytes, size)
+
+    def _ask_lines(self, w: Writer, at: Value, ahead: int, size: int) -> None:
+        for byte in range(0, size, self.line_bytes):
+            there = w.offset("getelementptr", at, w.int(ahead + byte), "i8")
+            w.prefetch(there, locality=self.locality)
+
+
+def _matrix_bytes(c: Contraction) -> float:
+    """Of all batches' columns, as they are read."""
+    matrices = extent(tuple(a for a in c.batch if a.rhs))
+    return matrices * c.k * c.n * c.rhs.read_bytes

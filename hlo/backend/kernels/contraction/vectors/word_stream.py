@@ -76,7 +76,7 @@ class WordStream(Chunks[int]):
         self.elements = self.vectors * ring.lanes  # Columns of a step.
         self.depths = _depths(words)
         self.whole = c.k // self.depths * self.depths
-        self.ahead = RowPrefetch.of(c, ring.target.machine)
+        self.ahead = RowPrefetch.of_rows(c, ring.target.machine)
         steps = -(-c.n // self.elements)
         blocks = -(-self.rows * c.n * ring.scalar_bytes // CHUNK_BYTES)
         if c.batches * blocks < LEAST_UNITS:
@@ -164,6 +164,7 @@ class WordStream(Chunks[int]):
 
         def at_step(at: Value, count: int) -> None:
             begin(self.ring, *rows[:1])
+            self._ask_next(rows, number, at, self.elements)
             words = self._words(rows, at, count)
             for r in range(self.rows):
                 sums = self._read(r, at)
@@ -207,7 +208,6 @@ class WordStream(Chunks[int]):
         last word is filled up.
         """
         w, dtype, group = self.w, self.c.rhs.dtype, self.vectors
-        self.ahead.ask(w, rows, at, self.depths * self.c.depth[0].rhs, self.elements)
         raw = [self._codes(row, at, count) for row in rows]
         if self.checks:
             set_flag(w, are_subnormal(w, raw), self.flag)

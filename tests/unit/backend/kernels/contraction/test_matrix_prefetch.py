@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import hlo
 from hlo.backend.isa.target import Target
@@ -53,3 +56,71 @@ ENTRY e {
     for threads in (1, 3):
         exe = hlo.compile(hlo.parse(text), threads=threads, cache=False)
         np.testing.assert_array_equal(exe.run_guarded(x, y), x @ y.T)
+
+
+@pytest.mark.parametrize(("batches", "is_asked"), [(2, False), (16, True)])
+def test_many_matrices_come_from_as_far_as_one_of_their_size(
+    batches: int, *, is_asked: bool
+) -> None:
+    """Each of which a core's cache holds: keys of a cache by their heads."""
+    lhs, rhs = Shape.array(dt.F32, (batches, 8, 600)), Shape.array(dt.F32, (batches, 100, 600))
+    along = {f"{s}_contracting_dims": (2,) for s in ("lhs", "rhs")}
+    batch = {f"{s}_batch_dims": (0,) for s in ("lhs", "rhs")}
+    lines = fetches(contraction_kernels(dot(lhs, rhs, dt.F32, **along, **batch),
+                                        Target(NAMED["znver4"])))  # fmt: skip
+    assert (lines > 0) is is_asked
+
+
+LARGE = """HloModule m
+ENTRY e {{
+  x = bf16[{rows},4096] parameter(0)
+  w = f32[4096,3,9000] parameter(1)
+  i = s32[] parameter(2)
+  z = s32[] constant(0)
+  own = f32[4096,1,9000] dynamic-slice(w, z, i, z), dynamic_slice_sizes={{4096,1,9000}}
+  flat = f32[4096,9000] reshape(own)
+  {made}
+  ROOT r = bf16[{rows},9000] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+"""
+CONVERTED = "y = bf16[4096,9000] convert(flat)"
+SCALED = """s = f32[9000] parameter(3)
+  scales = f32[4096,9000] broadcast(s), dimensions={1}
+  both = f32[4096,9000] multiply(flat, scales)
+  y = bf16[4096,9000] convert(both)"""
+
+
+@pytest.mark.parametrize("made", [CONVERTED, SCALED])
+@pytest.mark.parametrize("rows", [2, 7])
+def test_what_rows_are_computed_of_is_asked_for(rows: int, made: str) -> None:
+    """A layer's rows, as far apart as three layers': those of the next 8 depths at least."""
+    module = hlo.driver.optimize(hlo.parse(LARGE.format(rows=rows, made=made)))
+    shown = hlo.driver.emit_stage(module, "asm", machine=NAMED["znver4"])
+    ahead = [int(n) for n in re.findall(r"prefetcht1\s+(\d+)", shown)]
+    assert ahead
+    assert all(n >= 8 * 3 * 9000 * 4 for n in ahead)
+
+
+SMALL = """HloModule m
+ENTRY e {
+  x = bf16[2,3,37] parameter(0)
+  w = f32[2,37,150] parameter(1)
+  y = bf16[2,37,150] convert(w)
+  ROOT r = f32[2,3,150] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+    rhs_contracting_dims={1}
+}
+"""
+
+
+def test_hints_for_what_rows_are_computed_of_change_nothing() -> None:
+    """On a machine with caches that are soon too small."""
+    near = [replace(cache, bytes=1 << 11) for cache in hlo.driver.host_machine().caches]
+    machine = replace(hlo.driver.host_machine(), caches=tuple(near))
+    numbers = np.random.default_rng(0)
+    module = hlo.driver.optimize(hlo.parse(SMALL))
+    x, w = (numbers.integers(-4, 5, p.shape.dims).astype(p.shape.dtype.numpy)
+            for p in module.entry.parameters)  # fmt: skip
+    assert "prefetch" in hlo.driver.emit_stage(module, "asm", machine=machine)
+    exe = hlo.compile(module, threads=1, cache=False, machine=machine)
+    expected = np.einsum("bmk,bkn->bmn", x.astype(np.float32), w)
+    np.testing.assert_array_equal(exe.run_guarded(x, w), expected)
