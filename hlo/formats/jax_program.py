@@ -42,6 +42,7 @@ class Lowering(Struct, frozen=True):
     they stand before all other parameters and results. kept: which of the arguments' leaves are
     parameters. donated: which of these may be given away. tree: of the results. callbacks: targets
     of custom calls that are functions of this process. keeps: what has to live as long.
+    writes_references: whether what JAX's references (jax.Ref) hold comes after the other results.
     """
 
     module: Module
@@ -53,6 +54,7 @@ class Lowering(Struct, frozen=True):
     tree: Any
     callbacks: tuple[str, ...]
     keeps: object
+    writes_references: bool
 
 
 def from_jax(f: Any, *arguments: Any, **keywords: Any) -> Module:
@@ -148,6 +150,7 @@ def _lowering(made: Any, tree: Any, outputs: Sequence[Any], donated: Sequence[bo
         tree,
         enter_callbacks(module, _without_breakpoints(said["host_callbacks"]), gives_tuples=True),
         (made, said["keepalive"]),
+        said.get("mut") is not None,
     )
 
 
