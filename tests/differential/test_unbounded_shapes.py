@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from hlo.errors import HloError
 from hlo.parser.parse import parse
 from hlo.printer.options import PrintOptions
-from tests.support.oracle import Oracle, available
+from tests.support.oracle import Oracle
 
 # The operands' shapes; the call; what XLA infers, "" where it refuses.
 ROWS = (
@@ -108,20 +107,11 @@ def test_shape_that_nobody_wrote(operands: str, call: str, expected: str) -> Non
     assert shape_in(module.to_text(PrintOptions.xla_default())) == expected
 
 
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    if not available():
-        pytest.skip("jaxlib 0.10.2 is not installed")
-    server = Oracle()
-    yield server
-    server.close()
-
-
 @pytest.mark.oracle
-def test_expectations_are_the_oracles(oracle: Oracle) -> None:
+def test_expectations_are_the_oracles(xla: Oracle) -> None:
     wrong = []
     for operands, call, expected in ROWS:
-        printed = oracle.to_string(text_of(operands, call))
+        printed = xla.to_string(text_of(operands, call))
         if (shape_in(printed) if printed else "") != expected:
             wrong.append((operands, call, printed))
     assert not wrong
