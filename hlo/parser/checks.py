@@ -131,6 +131,13 @@ def _token(draft: Draft) -> None:
     draft.shape = Shape.token()
 
 
+def _topk(draft: Draft) -> None:
+    """Without a shape XLA reads a number's, too, where none are taken; verification refuses it."""
+    taken = draft.attributes.get("k")
+    if draft.shape is None and draft[0].is_scalar and isinstance(taken, int) and taken <= 0:
+        draft.shape = Shape.tuple((draft[0], draft[0].with_dtype(dt.S32)))
+
+
 def _device_id(draft: Draft) -> None:
     if draft.shape is None:
         draft.shape = CONTEXT
@@ -288,6 +295,10 @@ def _scan(draft: Draft) -> None:
     if not 0 <= carries <= len(draft.operands):
         raise counted(len(draft.operands), f"at least {carries}, the number of carries")
     if draft.shape is None:
+        if carries == len(draft.operands):
+            raise wrong(
+                "num_carries", str(carries), "an input beside the carries", "call-signature"
+            )
         draft.shape = _scanned(draft, callee.root.shape, carries)
 
 
@@ -397,6 +408,7 @@ CHECKS: dict[str, Check] = {
     "complex": _complex,
     "sort": _sort,
     "scan": _scan,
+    "topk": _topk,
     "scatter": _odd,
     "conditional": _conditional,
     "custom-call": _custom_call,

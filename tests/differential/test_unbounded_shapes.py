@@ -54,6 +54,13 @@ ROWS = (
         "(f32[2,3]{1,0}, f32[3]{0}, f32[3]{0})",
     ),
     ("f32[?]", "topk(p0), k=0, largest=true", ""),
+    ("f32[]", "topk(p0), k=0, largest=true", "(f32[], s32[])"),
+    ("f32[3] f32[]", "scan(p0, p1), dimensions={0}, num_carries=2, to_apply=both", ""),
+    (
+        "f32[<=3] f32[]",
+        "scan(p0, p1), dimensions={0}, num_carries=1, to_apply=both",
+        "(f32[3]{0}, f32[])",
+    ),
     ("f32[?,3]", "topk(p0), k=2, largest=true", "(f32[?,2]{1,0}, s32[?,2]{1,0})"),
     ("f32[?]", "fft(p0), fft_type=RFFT, fft_length={0}", "c64[?]{0}"),
     ("f32[?]", "fft(p0), fft_type=RFFT, fft_length={5}", "c64[3]{0}"),
@@ -87,7 +94,9 @@ ROWS = (
 def text_of(operands: str, call: str) -> str:
     lines = [f"p{k} = {shape} parameter({k})" for k, shape in enumerate(operands.split())]
     add = "add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] add(x, y) }"
-    return "\n".join(["HloModule m", add, "ENTRY e {", *lines, f"ROOT it = {call}", "}", ""])
+    both = "both { x = f32[] parameter(0) y = f32[] parameter(1) "
+    both += "ROOT t = (f32[], f32[]) tuple(x, y) }"
+    return "\n".join(["HloModule m", add, both, "ENTRY e {", *lines, f"ROOT it = {call}", "}", ""])
 
 
 def shape_in(printed: str) -> str:
