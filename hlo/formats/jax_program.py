@@ -93,6 +93,7 @@ def module_of_jax(value: Any) -> Module:
     if hasattr(value, "mlir_module_serialized"):
         if value.nr_devices != 1:
             raise _several(value.nr_devices)
+        _check_sizes(value.in_avals)
         proto = jax_door.module_proto_of_mlir(value.mlir_module_serialized)
         return module_of(decode(proto, "HloModuleProto"), value.fun_name)
     if hasattr(value, "as_serialized_hlo_module_proto"):
@@ -109,6 +110,17 @@ def module_of_jax(value: Any) -> Module:
         "arguments",
         f"a {type(value).__name__}, expected a module, or a Lowered, Exported or XlaComputation",
     )
+
+
+def _check_sizes(arguments: Sequence[Any]) -> None:
+    """HloError for sizes that are letters, jax.export.symbolic_shape's."""
+    for number, argument in enumerate(arguments):
+        if not all(isinstance(size, int) for size in argument.shape):
+            raise HloError(
+                "unsupported",
+                f"an Exported whose argument {number} is {argument}, expected sizes in numbers",
+                help="export it for the sizes that it is to run with",
+            )
 
 
 def _several(count: int) -> HloError:

@@ -392,6 +392,12 @@ def test_compile_takes_what_jax_has_lowered() -> None:
         hlo.compile(3)
 
 
+def test_an_export_of_symbolic_sizes_is_refused() -> None:
+    sizes = jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 3"), np.float32)
+    with pytest.raises(HloError, match=r"argument 0 is float32\[b,3\], expected sizes in numbers"):
+        hlo.compile(jax.export.export(jax.jit(lambda a: a.sum()))(sizes))
+
+
 def test_bits_of_constants_are_kept() -> None:
     odd = np.array([0x7FC12345, 0xFFC00001], np.uint32).view(np.float32)
     f = hlo.jit(lambda a: jax.lax.bitcast_convert_type(jnp.asarray(odd), jnp.uint32) + a)
