@@ -82,9 +82,13 @@ def is_fusible_computation(computation: Computation, known: dict[Computation, in
 def _is_held(member: Instruction) -> bool:
     """Whether a kernel can hold a member, what a fusion calls aside."""
     if member.opcode == "while":
-        from hlo.analysis.while_loops.lane_loops import lane_loop  # for few programs
+        from hlo.analysis.while_loops.lane_loops import (  # for few programs
+            is_asked_in_lanes,
+            lane_loop,
+        )
 
-        return lane_loop(member) is not None
+        found = lane_loop(member)
+        return found is not None and is_asked_in_lanes(member, found)
     return is_fusible(member) or member.opcode in _CALLS_INSIDE
 
 

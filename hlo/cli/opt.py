@@ -229,7 +229,7 @@ class _Told(Struct, frozen=True):
     @property
     def wants_passes(self) -> bool:
         """Whether there is something to say, or a name to check, where no pass runs."""
-        return bool(self.after or self.dump_to or self.is_timed)
+        return bool(self.after or self.dump_to is not None or self.is_timed)
 
 
 class _Work(Struct, frozen=True):
@@ -252,7 +252,7 @@ def _work(told: _Told, *, no_verify: bool) -> _Work:
     hits = context.with_resource(counted_rules())
     remarks = [] if told.remarked is None else context.with_resource(heard_remarks())
     manager = Manager(verify=None if no_verify else driver.verify)
-    dump = Dump(told.dump_to) if told.dump_to else None
+    dump = None if told.dump_to is None else Dump(told.dump_to)
     if dump is not None:
         manager.after.append(dump.after_pass)
     _print_between(manager, told.changed, told.after)

@@ -48,11 +48,12 @@ def enter_callbacks(
             number = _number(instruction, len(functions))
             function, key = functions[number], (number, _kept(instruction))
             if key not in entered:
-                if instruction.get("custom_call_target") == IN_PLACE and function is not dropped:
+                fills = instruction.get("custom_call_target") == IN_PLACE
+                if fills and function is not dropped:
                     made = _filling(function, instruction)
                 else:
                     made = _called(function, instruction.shape, gives_tuples=gives_tuples)
-                entered[key] = enter_callback(made)
+                entered[key] = enter_callback(made, sees_memory=fills or function is dropped)
             given = {**instruction.attributes, "custom_call_target": entered[key]}
             if functions[number] is dropped:
                 given["custom_call_has_side_effect"] = False

@@ -42,6 +42,7 @@ class Lowering(Struct, frozen=True):
     they stand before all other parameters and results. kept: which of the arguments' leaves are
     parameters. donated: which of these may be given away. tree: of the results. callbacks: targets
     of custom calls that are functions of this process. keeps: what has to live as long.
+    writes_references: whether what JAX's references (jax.Ref) hold comes after the other results.
     """
 
     module: Module
@@ -53,6 +54,7 @@ class Lowering(Struct, frozen=True):
     tree: Any
     callbacks: tuple[str, ...]
     keeps: object
+    writes_references: bool
 
 
 def from_jax(f: Any, *arguments: Any, **keywords: Any) -> Module:
@@ -91,6 +93,7 @@ def module_of_jax(value: Any) -> Module:
     if hasattr(value, "mlir_module_serialized"):
         if value.nr_devices != 1:
             raise _several(value.nr_devices)
+        _check_sizes(value.in_avals)
         proto = jax_door.module_proto_of_mlir(value.mlir_module_serialized)
         return module_of(decode(proto, "HloModuleProto"), value.fun_name)
     if hasattr(value, "as_serialized_hlo_module_proto"):
@@ -107,6 +110,17 @@ def module_of_jax(value: Any) -> Module:
         "arguments",
         f"a {type(value).__name__}, expected a module, or a Lowered, Exported or XlaComputation",
     )
+
+
+def _check_sizes(arguments: Sequence[Any]) -> None:
+    """HloError for sizes that are letters, jax.export.symbolic_shape's."""
+    for number, argument in enumerate(arguments):
+        if not all(isinstance(size, int) for size in argument.shape):
+            raise HloError(
+                "unsupported",
+                f"an Exported whose argument {number} is {argument}, expected sizes in numbers",
+                help="export it for the sizes that it is to run with",
+            )
 
 
 def _several(count: int) -> HloError:
@@ -148,6 +162,7 @@ def _lowering(made: Any, tree: Any, outputs: Sequence[Any], donated: Sequence[bo
         tree,
         enter_callbacks(module, _without_breakpoints(said["host_callbacks"]), gives_tuples=True),
         (made, said["keepalive"]),
+        said.get("mut") is not None,
     )
 
 

@@ -9,7 +9,7 @@ are numbers. Strings hold bytes that are not UTF-8 as surrogates, so that they s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -221,17 +221,17 @@ class Gathered:
         self._parts: dict[tuple[int, int], tuple[Message, Field, list[list[object]]]] = {}
         self._unknown: dict[int, tuple[Message, list[bytes]]] = {}
 
-    def add(self, message: Message, field: Field, values: np.ndarray | list[object]) -> None:
+    def add(self, message: Message, field: Field, values: np.ndarray | Sequence[object]) -> None:
         """More numbers of a field, behind those that came before."""
         key = (id(message), field.number)
         if key not in self._parts:
             message.values[field.name] = []  # it has its place among the fields
             self._parts[key] = (message, field, [[]])
         parts: list[Any] = self._parts[key][2]
-        if isinstance(values, list):
-            parts[-1] += values
-        else:
+        if isinstance(values, np.ndarray):
             parts += (values, [])
+        else:
+            parts[-1].extend(values)
 
     def add_unknown(self, message: Message, data: bytes) -> None:
         """A field that the message's type does not know, with its tag."""

@@ -9,7 +9,7 @@ encoding as protobuf.dev/programming-guides/encoding describes it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -132,14 +132,14 @@ def _put_one(message: Message, field: Field, value: object) -> None:
 
 
 def _extend(
-    message: Message, field: Field, values: np.ndarray | list[object], gathered: Gathered
+    message: Message, field: Field, values: np.ndarray | Sequence[object], gathered: Gathered
 ) -> None:
     if field.is_bulk:
         gathered.add(message, field, values)
         return
     known = message.values.setdefault(field.name, [])
     assert isinstance(known, list), "a repeated field"
-    known += values
+    known.extend(values)
 
 
 def _scalar(field: Field, value: int | bytes) -> object:
@@ -165,7 +165,7 @@ def _number(kind: str, value: int) -> int | bool:
     return value & 0xFFFFFFFF if kind == "uint32" else value
 
 
-def _packed(field: Field, data: bytes) -> np.ndarray | list[object]:
+def _packed(field: Field, data: bytes) -> np.ndarray | Sequence[object]:
     if field.kind in FORMS:
         kind = np.dtype(ARRAYS[field.kind]).newbyteorder("<")
         if len(data) % kind.itemsize:

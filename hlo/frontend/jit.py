@@ -142,7 +142,7 @@ class Jitted:
                 return made
         variant = self._variant(key, leaves, arguments, keywords)
         if variant is None:
-            return self._jitted(*arguments, **keywords)
+            return self._by_jax(arguments, keywords)
         made = variant(given)
         if last is None or last[1] is not variant:
             direct = None
@@ -151,6 +151,18 @@ class Jitted:
             self._direct = _NO_DIRECT if direct is None else (key.context, *direct)
             self._last = key, variant
         return made
+
+    def _by_jax(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """f's results by JAX itself, of tracers or where jax.disable_jit has it run op by op."""
+        made = self._jitted(*arguments, **keywords)
+        if self._as_jax:
+            return made
+        leaves, tree = self._flatten(made)
+        return tree.unflatten([np.asarray(v) if type(v) is self._array else v for v in leaves])
+
+    def __deepcopy__(self, memo: object) -> Jitted:
+        """Itself, as of any function."""
+        return self
 
     def _key(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[_Key, list[Any]]:
         """What a variant is for beside the types of leaves, and the leaves."""
@@ -164,9 +176,9 @@ class Jitted:
     def _variant(
         self, key: _Key, leaves: list[Any], arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
-        """The variant for arguments, None where one is a tracer."""
+        """The variant for arguments, None where one is a tracer or nothing is to be compiled."""
         types = tuple([self._type(leaf) for leaf in leaves])
-        if self._tracer in types:
+        if self._tracer in types or jax_door.runs_eagerly():
             return None
         whole = types, key
         found = self._variants.get(whole)
@@ -198,6 +210,11 @@ class Jitted:
         self, arguments: tuple[Any, ...], keywords: dict[str, Any], leaves: list[Any]
     ) -> Variant:
         lowering = lowered(self._jitted.trace(*arguments, **keywords))
+        if lowering.writes_references:
+            message = "jit: a function that is given or holds references (jax.Ref)"
+            raise HloError(
+                "unsupported", message, help="give it their values, and let it return the new ones"
+            )
         executable = driver.compile(lowering.module, **self._compiling)
         made = Variant(lowering, executable, leaves, as_jax=self._as_jax)
         if lowering.callbacks:

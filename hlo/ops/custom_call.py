@@ -45,8 +45,8 @@ Array = np.ndarray
 def register_custom_call(name: str, function: Callable[..., object]) -> None:
     """Let `custom_call_target="name"` run `function(*operands)`.
 
-    Operands are arrays (tuples nested, tokens None); the result has the call's shape and types:
-    a run raises HloError for another one.
+    Operands are arrays (tuples nested, tokens None) that the function may keep and write to; the
+    result has the call's shape and types: a run raises HloError for another one.
 
     >>> hlo.register_custom_call("twice", lambda x: 2 * x)
     >>> call = 'custom-call(x), custom_call_target="twice"'
@@ -54,6 +54,12 @@ def register_custom_call(name: str, function: Callable[..., object]) -> None:
     >>> hlo.compile(m)(np.float32(3))
     array(6., dtype=float32)
     """
+
+    _register(name, lambda *operands: function(*map(_own, operands)))
+
+
+def _register(name: str, function: Callable[..., object]) -> None:
+    """Let a target run a function, which is given the program's own memory."""
 
     def target(*operands: object, call: CustomCall) -> object:
         return _conforming(function(*operands), call.shape, name)
@@ -63,15 +69,25 @@ def register_custom_call(name: str, function: Callable[..., object]) -> None:
     HANDLERS.discard(name)
 
 
+def _own(operand: object) -> object:
+    """A copy of an operand, whose memory the program uses again as soon as the call is over."""
+    if isinstance(operand, tuple):
+        return tuple(map(_own, operand))
+    return operand.copy() if isinstance(operand, np.ndarray) else operand
+
+
 _numbers = count()
 # How the names of targets begin that are functions of this process.
 CALLBACK = "hlo.python_callback"
 
 
-def enter_callback(function: Callable[..., object]) -> str:
-    """A new target that runs a function of this process, until `leave_callbacks` ends it."""
+def enter_callback(function: Callable[..., object], *, sees_memory: bool = False) -> str:
+    """A new target that runs a function of this process, until `leave_callbacks` ends it.
+
+    sees_memory: it is given the operands where they lie, and keeps none.
+    """
     name = f"{CALLBACK}.{next(_numbers)}"
-    register_custom_call(name, function)
+    (_register if sees_memory else register_custom_call)(name, function)
     return name
 
 

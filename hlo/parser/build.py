@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from hlo.attributes.kind import AttributeKind
@@ -23,10 +24,11 @@ from hlo.ir.names import NameTable, sanitised
 from hlo.ir.shape import Shape, compatible
 from hlo.ops.attributes import REQUIRED
 from hlo.ops.making import check_required, inferred_shape
-from hlo.ops.table import OPS
+from hlo.ops.table import OPS, Trait
 from hlo.parser.checks import CHECKS, Check, Draft
 from hlo.parser.finish import finish_module
 from hlo.parser.kinds import is_async
+from hlo.process.lazy_functions import LazyModule
 from hlo.source import Source
 
 if TYPE_CHECKING:
@@ -349,7 +351,24 @@ def _form(opcode: str) -> _Form | None:
     if row is None or is_async(opcode):
         return None
     required = frozenset(n for n, a in row.attrs.items() if a.default is REQUIRED)
-    return row.arity, row.inferable, CHECKS.get(opcode), required
+    talks = row.traits & (Trait.COLLECTIVE | Trait.TRANSFERS)
+    check = _communication.check if talks else CHECKS.get(opcode)
+    return row.arity, row.inferable, check, required
+
+
+def may_complete(opcode: str) -> bool:
+    """Whether the builder may change the attributes of such an instruction."""
+    form = _form(opcode)
+    return form is None or form[2] is not None
+
+
+def _communication_checks() -> ModuleType:
+    from hlo.parser import communication_checks
+
+    return communication_checks
+
+
+_communication = LazyModule(_communication_checks)
 
 
 def _complete(opcode: str, shape: Shape, attributes: dict[str, object]) -> None:

@@ -1,7 +1,8 @@
 """Per opcode: what XLA checks or computes itself when it reads one; docs/text.md 6.
 
-Most opcodes need nothing here: a written shape is believed. CHECKS holds the rest; each function
-may refuse the draft (Violation) or complete it.
+Most opcodes need nothing here: a written shape is believed. CHECKS holds the rest but for those
+of collectives and transfers (communication_checks.py); each function may refuse the draft
+(Violation) or complete it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import UNBOUNDED, Shape, compatible
 from hlo.ops.making import check_required, inferred_shape, shape_of
-from hlo.ops.table import OPS
 from hlo.parser.layout_rules import layout_problem
 
 
@@ -40,35 +40,54 @@ class Draft(Struct):
 
 
 Check = Callable[[Draft], None]
-_CONTEXT = Shape.array(dt.U32)
+CONTEXT = Shape.array(dt.U32)  # the number of a device, or of what it has under way
 
 
-def _wrong(at: str, found: str, expected: str, code: str = "shape-mismatch") -> Violation:
+def wrong(at: str, found: str, expected: str, code: str = "shape-mismatch") -> Violation:
+    """What a check raises of a part: found, and expected."""
     return Violation(code, at, found, expected)
 
 
-def _counted(found: int, expected: str) -> Violation:
+def counted(found: int, expected: str) -> Violation:
+    """What a check raises of a number of operands."""
     return Violation("arity", "", f"given {found} operand{'' if found == 1 else 's'}", expected)
 
 
-def _well_laid(draft: Draft, count: int | None = None) -> None:
+def check_layouts(draft: Draft, count: int | None = None) -> None:
     """Layouts of which XLA makes a tuple, or infers the result, only when they are valid: those of
     so many operands, or of all."""
     for k, operand in enumerate(draft.operands[:count]):
         problem = layout_problem(operand.shape)
         if problem:
             found = f"{operand.shape} with {problem}"
-            raise _wrong(f"operand {k}", found, "a valid layout", "layout")
+            raise wrong(f"operand {k}", found, "a valid layout", "layout")
+
+
+def check_one_dimension(draft: Draft) -> None:
+    """Dimensions are one, where they are written at all."""
+    if "dimensions" in draft.attributes and len(draft.ints("dimensions")) != 1:
+        found = f"{len(draft.ints('dimensions'))} dimensions"
+        raise wrong("dimensions", found, "exactly one", "attribute-value")
+
+
+def keep_first_dimension(draft: Draft) -> None:
+    """Only the first entry is kept."""
+    if "dimensions" not in draft.attributes:
+        return
+    dimensions = draft.ints("dimensions")
+    if not dimensions:
+        raise wrong("dimensions", "{}", "one dimension", "attribute-value")
+    draft.attributes["dimensions"] = dimensions[:1]
 
 
 def _batch_norm(draft: Draft) -> None:
     if draft.shape is None:
-        _well_laid(draft)
+        check_layouts(draft)
 
 
 def _even(draft: Draft) -> None:
     if len(draft.operands) % 2:
-        raise _counted(len(draft.operands), "an even number")
+        raise counted(len(draft.operands), "an even number")
 
 
 def _reduce_window(draft: Draft) -> None:
@@ -81,32 +100,16 @@ def _reduce_window(draft: Draft) -> None:
 
 def _odd(draft: Draft) -> None:
     if len(draft.operands) % 2 == 0:
-        raise _counted(len(draft.operands), "an odd number")
-
-
-def _one_dimension(draft: Draft) -> None:
-    if "dimensions" in draft.attributes and len(draft.ints("dimensions")) != 1:
-        found = f"{len(draft.ints('dimensions'))} dimensions"
-        raise _wrong("dimensions", found, "exactly one", "attribute-value")
-
-
-def _first_dimension(draft: Draft) -> None:
-    """Only the first entry is kept."""
-    if "dimensions" not in draft.attributes:
-        return
-    dimensions = draft.ints("dimensions")
-    if not dimensions:
-        raise _wrong("dimensions", "{}", "one dimension", "attribute-value")
-    draft.attributes["dimensions"] = dimensions[:1]
+        raise counted(len(draft.operands), "an odd number")
 
 
 def _tuple(draft: Draft) -> None:
     if draft.shape is None:
         return
     if not draft.shape.is_tuple:
-        raise _wrong("result", str(draft.shape), "a tuple")
+        raise wrong("result", str(draft.shape), "a tuple")
     if len(draft.shape.elements) != len(draft.operands):
-        raise _counted(
+        raise counted(
             len(draft.operands), f"{len(draft.shape.elements)}, as the shape has elements"
         )
 
@@ -118,7 +121,7 @@ def _get_tuple_element(draft: Draft) -> None:
         return
     if not 0 <= index < len(source.operands):
         expected = f"0 or more and below {len(source.operands)}"
-        raise _wrong("index", str(index), expected, "attribute-value")
+        raise wrong("index", str(index), expected, "attribute-value")
     origin = source.operands[index].attributes.get("origin")
     if origin is not None:
         draft.attributes["origin"] = origin
@@ -126,6 +129,20 @@ def _get_tuple_element(draft: Draft) -> None:
 
 def _token(draft: Draft) -> None:
     draft.shape = Shape.token()
+
+
+def _topk(draft: Draft) -> None:
+    """Without a shape XLA reads a number's, too, where none are taken; verification refuses it."""
+    taken = draft.attributes.get("k")
+    if draft.shape is None and draft[0].is_scalar and isinstance(taken, int) and taken <= 0:
+        draft.shape = Shape.tuple((draft[0], draft[0].with_dtype(dt.S32)))
+
+
+def _device_id(draft: Draft) -> None:
+    if draft.shape is None:
+        draft.shape = CONTEXT
+    elif not compatible(draft.shape, CONTEXT):
+        raise wrong("result", str(draft.shape), "u32[]")
 
 
 def _scaled_dot(draft: Draft) -> None:
@@ -143,7 +160,7 @@ def _broadcast(draft: Draft) -> None:
     """A scalar's dimensions may be left out; without a shape XLA takes them as sizes in front."""
     if not draft[0].is_array:
         if draft.shape is None:
-            raise _wrong("operand 0", str(draft[0]), "an array")
+            raise wrong("operand 0", str(draft[0]), "an array")
     elif draft[0].is_scalar:
         draft.attributes.setdefault("dimensions", ())
     if "dimensions" not in draft.attributes:
@@ -151,9 +168,9 @@ def _broadcast(draft: Draft) -> None:
     if draft.shape is None:
         sizes = draft.ints("dimensions")
         if UNBOUNDED in draft[0].dims:
-            raise _wrong("operand 0", str(draft[0]), "known sizes, or a written result")
+            raise wrong("operand 0", str(draft[0]), "known sizes, or a written result")
         if any(n < 0 for n in sizes):
-            raise _wrong("dimensions", str(sizes), "sizes of 0 or more", "attribute-value")
+            raise wrong("dimensions", str(sizes), "sizes of 0 or more", "attribute-value")
         dynamic = (False,) * len(sizes) + draft[0].dynamic
         draft.shape = draft[0].with_dims(sizes + draft[0].dims, dynamic)
 
@@ -177,18 +194,18 @@ def _same_size(draft: Draft) -> None:
     operand = _held(draft[0])
     for at, part in (("result", shape), ("operand 0", operand)):
         if not part.is_array:
-            raise _wrong(at, str(part), "an array")
+            raise wrong(at, str(part), "an array")
     found, expected = (prod(n for n in s.dims if n != UNBOUNDED) for s in (shape, operand))
     if found != expected:
-        raise _wrong("result", f"{shape} of {found} elements", f"{expected}, as operand 0 has")
+        raise wrong("result", f"{shape} of {found} elements", f"{expected}, as operand 0 has")
 
 
 def _dynamic_reshape(draft: Draft) -> None:
     if not draft.operands:
-        raise _counted(0, "at least 1")
+        raise counted(0, "at least 1")
     _same_size(draft)
     if draft.shape is not None and len(draft.operands) - 1 != draft.shape.rank:
-        raise _counted(len(draft.operands), f"1 + {draft.shape.rank}, the rank of the result")
+        raise counted(len(draft.operands), f"1 + {draft.shape.rank}, the rank of the result")
 
 
 def _dynamic_slice(draft: Draft) -> None:
@@ -203,18 +220,18 @@ def _indices(draft: Draft, before: int) -> None:
     """After `before` arrays either one index vector or one index per dimension of operand 0."""
     count = len(draft.operands)
     if count < before:
-        raise _counted(count, f"at least {before}")
+        raise counted(count, f"at least {before}")
     if count == before + 1:
         index = _held(draft[before])
         if not index.is_array:
-            raise _wrong(f"operand {before}", str(index), "an array")
+            raise wrong(f"operand {before}", str(index), "an array")
         if index.rank == 1:
             return
     array = _held(draft[0])
     if not array.is_array:
-        raise _wrong("operand 0", str(array), "an array")
+        raise wrong("operand 0", str(array), "an array")
     if count != before + array.rank:
-        raise _counted(count, f"{before} + {array.rank}, the rank of operand 0")
+        raise counted(count, f"{before} + {array.rank}, the rank of operand 0")
 
 
 def _compare(draft: Draft) -> None:
@@ -222,14 +239,14 @@ def _compare(draft: Draft) -> None:
     if draft.shape is not None and "type" in draft.attributes:
         return
     if not draft[0].is_array and (draft.shape is None or draft[0].dtype is not dt.BUFFER):
-        raise _wrong("operand 0", str(draft[0]), "an array")
+        raise wrong("operand 0", str(draft[0]), "an array")
 
 
 def _complex(draft: Draft) -> None:
     if draft.shape is None:
         types = draft[0].dtype, draft[1].dtype
         if types not in ((dt.F32, dt.F32), (dt.F64, dt.F64)):
-            raise _wrong(
+            raise wrong(
                 "operand 0", f"{draft[0]} beside {draft[1]}", "f32 twice or f64 twice", "dtype"
             )
 
@@ -247,37 +264,41 @@ def _map(draft: Draft) -> None:
             shapes = [whole.with_dtype(s.dtype) if s.is_scalar else s for s in shapes]
         draft.shape = shape_of(shapes, draft.opcode, draft.attributes)
     if not draft.shape.is_array:
-        raise _wrong("result", str(draft.shape), "an array")
+        raise wrong("result", str(draft.shape), "an array")
     draft.attributes["dimensions"] = tuple(range(draft.shape.rank))
 
 
 def _sort(draft: Draft) -> None:
     """XLA compares the operands' dimensions, and nothing else, when the shape is left out."""
-    _one_dimension(draft)
+    check_one_dimension(draft)
     if draft.shape is not None:
         return
     shapes = [operand.shape for operand in draft.operands]
     for k, shape in enumerate(shapes[1:], 1):
         if not shape.is_array or shape.dims != shapes[0].dims:
-            raise _wrong(f"operand {k}", str(shape), f"the dimensions of {shapes[0]}")
+            raise wrong(f"operand {k}", str(shape), f"the dimensions of {shapes[0]}")
     if len(shapes) != 1:
-        _well_laid(draft)
+        check_layouts(draft)
     draft.shape = shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)
 
 
 def _scan(draft: Draft) -> None:
-    _one_dimension(draft)
+    check_one_dimension(draft)
     callee, carries = draft.attributes.get("to_apply"), draft.attributes.get("num_carries", 0)
     assert isinstance(carries, int), "the kind builds it"
     if not isinstance(callee, Computation) or "dimensions" not in draft.attributes:
         return
     if len(callee.parameters) != len(draft.operands):
-        raise _counted(
+        raise counted(
             len(draft.operands), f"{len(callee.parameters)}, as {callee.name} has parameters"
         )
     if not 0 <= carries <= len(draft.operands):
-        raise _counted(len(draft.operands), f"at least {carries}, the number of carries")
+        raise counted(len(draft.operands), f"at least {carries}, the number of carries")
     if draft.shape is None:
+        if carries == len(draft.operands):
+            raise wrong(
+                "num_carries", str(carries), "an input beside the carries", "call-signature"
+            )
         draft.shape = _scanned(draft, callee.root.shape, carries)
 
 
@@ -287,16 +308,16 @@ def _scanned(draft: Draft, root: Shape, carries: int) -> Shape:
     """
     (along,) = draft.ints("dimensions")
     if not draft.operands or not draft[0].is_array:
-        raise _wrong("operand 0", str(draft[0]) if draft.operands else "absent", "an array")
+        raise wrong("operand 0", str(draft[0]) if draft.operands else "absent", "an array")
     results = root.elements if root.is_tuple else (root,)
     outputs = results[: max(0, len(results) - carries)]
     if carries > len(results) or any(not r.is_array or along > r.rank for r in outputs):
-        raise _wrong(
+        raise wrong(
             "to_apply", f"of shape {root}", f"{carries} carries, and arrays", "call-signature"
         )
     if outputs and not 0 <= along < draft[0].rank:
         found = f"{along}"
-        raise _wrong(
+        raise wrong(
             "dimensions", found, f"below {draft[0].rank}, operand 0's rank", "attribute-value"
         )
     shapes = [
@@ -306,20 +327,13 @@ def _scanned(draft: Draft, root: Shape, carries: int) -> Shape:
     return Shape.tuple(shapes) if root.is_tuple else shapes[0]
 
 
-def _device_id(draft: Draft) -> None:
-    if draft.shape is None:
-        draft.shape = _CONTEXT
-    elif not compatible(draft.shape, _CONTEXT):
-        raise _wrong("result", str(draft.shape), "u32[]")
-
-
 def _conditional(draft: Draft) -> None:
     """A scalar pred chooses between two computations, an s32 among several."""
     if not draft.operands:
-        raise _counted(0, "at least 1")
+        raise counted(0, "at least 1")
     on_pred = draft[0].dtype is dt.PRED
     if not draft[0].is_scalar or not (on_pred or draft[0].dtype is dt.S32):
-        raise _wrong("operand 0", str(draft[0]), "a scalar pred[] or s32[]")
+        raise wrong("operand 0", str(draft[0]), "a scalar pred[] or s32[]")
     two = ("true_computation", "false_computation")
     needed, barred = (two, ("branch_computations",)) if on_pred else (("branch_computations",), two)
     for name in barred:
@@ -332,14 +346,14 @@ def _conditional(draft: Draft) -> None:
             raise Violation("attribute-missing", "", f"no attribute {name}", f"{name}=")
     branches = 2 if on_pred else len(draft.ints("branch_computations"))
     if not branches or branches + 1 != len(draft.operands):
-        raise _counted(len(draft.operands), f"1 + {branches}, the number of branches")
+        raise counted(len(draft.operands), f"1 + {branches}, the number of branches")
 
 
 def _pad(draft: Draft) -> None:
     """XLA prints no text at all for the padding of a number, and reads none."""
     if not draft.attributes.get("padding") and not draft[0].is_scalar:
         found = f"nothing, of {draft[0]}"
-        raise _wrong("padding", found, "a padding such as 0_1x0_1", "attribute-value")
+        raise wrong("padding", found, "a padding such as 0_1x0_1", "attribute-value")
 
 
 def _convolution(draft: Draft) -> None:
@@ -349,86 +363,6 @@ def _convolution(draft: Draft) -> None:
 
     if draft.attributes["sparsity_config"] == SparsityConfig():
         del draft.attributes["sparsity_config"]
-
-
-def _infeed(draft: Draft) -> None:
-    if draft.shape is None or not draft.shape.is_tuple or not draft.shape.elements:
-        raise _wrong("result", str(draft.shape), "a tuple of the data and a token")
-    draft.shape = Shape.tuple((draft.shape.elements[0], Shape.token()))
-
-
-def _outfeed(draft: Draft) -> None:
-    draft.shape = Shape.token()
-    draft.attributes.setdefault("outfeed_shape", draft[0])
-
-
-def _send(draft: Draft) -> None:
-    _well_laid(draft, 1)
-    draft.shape = Shape.tuple((draft[0], _CONTEXT, Shape.token()))
-
-
-def _recv(draft: Draft) -> None:
-    if draft.shape is None or not draft.shape.is_tuple or not draft.shape.elements:
-        raise _wrong("result", str(draft.shape), "a tuple that begins with the data")
-    draft.shape = Shape.tuple((draft.shape.elements[0], _CONTEXT, Shape.token()))
-
-
-def _send_done(draft: Draft) -> None:
-    _same_channel(draft)
-    draft.shape = Shape.token()
-
-
-def _recv_done(draft: Draft) -> None:
-    if not draft[0].is_tuple or not draft[0].elements:
-        raise _wrong("operand 0", str(draft[0]), "a tuple that begins with the data")
-    _same_channel(draft)
-    draft.shape = Shape.tuple((draft[0].elements[0], Shape.token()))
-
-
-def _same_channel(draft: Draft) -> None:
-    """As the operand's, where that has a channel at all."""
-    operand = draft.operands[0]
-    if "channel_id" not in OPS[operand.opcode].attrs:
-        return
-    mine, other = draft.attributes.get("channel_id"), operand.attributes.get("channel_id")
-    if mine != other:
-        expected = f"{other}, as {operand.name} has"
-        raise _wrong("channel_id", str(mine), expected, "attribute-value")
-
-
-def _global_ids(draft: Draft) -> None:
-    attributes = draft.attributes
-    if (
-        attributes.get("use_global_device_ids")
-        and attributes.get("channel_id") is None
-        and "mode" not in attributes
-    ):
-        raise Violation("attribute-missing", "", "using global device ids", "channel_id= as well")
-
-
-def _reduce_scatter(draft: Draft) -> None:
-    _first_dimension(draft)
-    _global_ids(draft)
-
-
-def _all_to_all(draft: Draft) -> None:
-    _one_dimension(draft)
-
-
-def _ragged_all_to_all(draft: Draft) -> None:
-    _one_dimension(draft)
-    draft.attributes.pop("dimensions", None)
-
-
-def _collective_permute(draft: Draft) -> None:
-    pairs = draft.attributes.get("source_target_pairs", ())
-    assert isinstance(pairs, tuple), "the kind builds a tuple"
-    for pair in pairs:
-        assert isinstance(pair, tuple), "a list of lists"
-        if len(pair) != 2:
-            raise _wrong("source_target_pairs", str(pair), "pairs", "attribute-value")
-    if "slice_sizes" in draft.attributes and len(draft.operands) != 4:
-        raise _counted(len(draft.operands), "4, because of slice_sizes")
 
 
 def _custom_call(draft: Draft) -> None:
@@ -443,11 +377,11 @@ def _custom_call(draft: Draft) -> None:
     assert isinstance(constraints, tuple), "of shapes"
     if len(constraints) != len(draft.operands):
         expected = f"{len(draft.operands)}, as there are operands"
-        raise _wrong("operand_layout_constraints", f"{len(constraints)} shapes", expected)
+        raise wrong("operand_layout_constraints", f"{len(constraints)} shapes", expected)
     for k, (constraint, operand) in enumerate(zip(constraints, draft.operands, strict=True)):
         if not compatible(constraint, operand.shape):
             expected = f"one compatible with {operand.shape}, operand {k}'s shape"
-            raise _wrong("operand_layout_constraints", str(constraint), expected)
+            raise wrong("operand_layout_constraints", str(constraint), expected)
     attributes.pop("called_computations", None)
 
 
@@ -455,16 +389,18 @@ CHECKS: dict[str, Check] = {
     "tuple": _tuple,
     "get-tuple-element": _get_tuple_element,
     "after-all": _token,
+    "replica-id": _device_id,
+    "partition-id": _device_id,
     "add-dependency": _first_operand_shape,
     "broadcast": _broadcast,
     "reshape": _reshape,
     "dynamic-reshape": _dynamic_reshape,
-    "concatenate": _one_dimension,
+    "concatenate": check_one_dimension,
     "scaled-dot": _scaled_dot,
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,
-    "get-dimension-size": _first_dimension,
-    "set-dimension-size": _first_dimension,
+    "get-dimension-size": keep_first_dimension,
+    "set-dimension-size": keep_first_dimension,
     "compare": _compare,
     "map": _map,
     "reduce": _even,
@@ -472,25 +408,9 @@ CHECKS: dict[str, Check] = {
     "complex": _complex,
     "sort": _sort,
     "scan": _scan,
+    "topk": _topk,
     "scatter": _odd,
-    "replica-id": _device_id,
-    "partition-id": _device_id,
     "conditional": _conditional,
-    "infeed": _infeed,
-    "outfeed": _outfeed,
-    "send": _send,
-    "recv": _recv,
-    "send-done": _send_done,
-    "recv-done": _recv_done,
-    "all-gather": _first_dimension,
-    "all-gather-start": _first_dimension,
-    "all-reduce": _global_ids,
-    "all-reduce-start": _global_ids,
-    "reduce-scatter": _reduce_scatter,
-    "all-to-all": _all_to_all,
-    "ragged-all-to-all": _ragged_all_to_all,
-    "collective-permute": _collective_permute,
-    "collective-permute-start": _collective_permute,
     "custom-call": _custom_call,
     "convolution": _convolution,
     "pad": _pad,

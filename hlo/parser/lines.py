@@ -20,10 +20,9 @@ from hlo.ir.instruction import NO_ATTRIBUTES, Instruction
 from hlo.ir.shape import Shape, compatible
 from hlo.ops.table import OPS
 from hlo.parser.actions import THREAD, Actions, reading
-from hlo.parser.build import ModuleBuilder, Poisoned, Scope
-from hlo.parser.checks import CHECKS
+from hlo.parser.build import ModuleBuilder, Poisoned, Scope, may_complete
 from hlo.parser.engine import Fault, Machine
-from hlo.parser.kinds import PAYLOADS, is_async
+from hlo.parser.kinds import PAYLOADS
 from hlo.parser.pieces import Declined, attributes_piece, literal_piece, shape_piece
 from hlo.parser.printed import printed_tables
 from hlo.parser.stacks import Callbacks
@@ -205,7 +204,7 @@ class _Reader:
                 return
         if opcode in PAYLOADS:
             attributes = {**attributes, **self._payload(opcode, inside, shape)}
-        elif is_shared and (opcode in CHECKS or shape.elements or is_async(opcode)):
+        elif is_shared and (shape.elements or may_complete(opcode)):
             attributes = dict(attributes)  # the builder may complete it
         made = builder.instruction(
             scope,

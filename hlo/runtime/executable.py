@@ -136,6 +136,20 @@ class Executable:
         except MemoryError:
             raise self.memory.too_large() from None
 
+    def __copy__(self) -> Executable:
+        """Itself: nothing of it changes."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Executable:
+        return self
+
+    def __reduce__(self) -> str:
+        raise HloError(
+            "unsupported",
+            "an executable is code of this process, which no other one can have",
+            help="pass its module or its text on, and compile that there",
+        )
+
     def bind(self, weights: Weights) -> Program:
         """The same program with some parameters bound to arrays; its calls take the others.
 

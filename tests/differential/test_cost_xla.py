@@ -5,8 +5,6 @@ Tuples aside, of which XLA counts a pointer for each element, and but for what R
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from hlo import driver
@@ -51,13 +49,6 @@ PROGRAM_REASONS = {
     "fusion_custom_nested": "XLA reads an operand again for a fusion inside a fusion",
     "zero_sized_f32": "XLA counts fewer than no operations for reductions of nothing",
 }
-
-
-@pytest.fixture(scope="module")
-def xla() -> Iterator[oracle.Oracle]:
-    server = oracle.Oracle()
-    yield server
-    server.close()
 
 
 def pointers(computation: Computation) -> int:

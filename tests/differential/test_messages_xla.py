@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,13 +25,6 @@ SHARED = Path(__file__).parents[3] / "shared"
 LARGEST_IN_CI = 100_000
 PARTS = 3  # of the real programs, of which the first is run without -m slow
 KIND = "HloModuleProto"
-
-
-@pytest.fixture(scope="module")
-def xla() -> Iterator[oracle.Oracle]:
-    server = oracle.Oracle()
-    yield server
-    server.close()
 
 
 def in_one_order(message: Message) -> Message:

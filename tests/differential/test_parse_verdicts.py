@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hlo.errors import HloError
 from hlo.parser.parse import parse
-from tests.support.oracle import Oracle, available
+from tests.support.oracle import Oracle
 from tests.support.parse_cases import FILES, cases
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
@@ -24,38 +23,29 @@ def is_accepted(text: str) -> bool:
     return True
 
 
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    if not available():
-        pytest.skip("jaxlib 0.10.2 is not installed")
-    server = Oracle()
-    yield server
-    server.close()
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_recorded_verdicts(name: str) -> None:
     wrong = [text for sign, text in cases(name) if is_accepted(text) != (sign in "+?")]
     assert not wrong
 
 
-def disagreements(name: str, oracle: Oracle, step: int) -> list[str]:
+def disagreements(name: str, xla: Oracle, step: int) -> list[str]:
     chosen = list(cases(name))[::step]
-    return [text for sign, text in chosen if oracle.accepts(text) != (sign in "+!")]
+    return [text for sign, text in chosen if xla.accepts(text) != (sign in "+!")]
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", FILES)
-def test_recorded_verdicts_are_the_oracles(name: str, oracle: Oracle) -> None:
+def test_recorded_verdicts_are_the_oracles(name: str, xla: Oracle) -> None:
     """A sample: XLA's process is started anew after each of its many aborts."""
-    assert not disagreements(name, oracle, 11)
+    assert not disagreements(name, xla, 11)
 
 
 @pytest.mark.slow
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", FILES)
-def test_all_recorded_verdicts_are_the_oracles(name: str, oracle: Oracle) -> None:
-    assert not disagreements(name, oracle, 1)
+def test_all_recorded_verdicts_are_the_oracles(name: str, xla: Oracle) -> None:
+    assert not disagreements(name, xla, 1)
 
 
 @pytest.mark.corpus

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,13 +28,6 @@ FORMS = {
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 CASES = Path(__file__).with_name("attribute_cases.txt")
 LARGEST_IN_CI = 300_000
-
-
-@pytest.fixture(scope="module")
-def xla() -> Iterator[oracle.Oracle]:
-    server = oracle.Oracle()
-    yield server
-    server.close()
 
 
 def check_forms(xla: oracle.Oracle, text: str, module: object) -> list[str]:

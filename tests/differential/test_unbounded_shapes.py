@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from hlo.errors import HloError
 from hlo.parser.parse import parse
 from hlo.printer.options import PrintOptions
-from tests.support.oracle import Oracle, available
+from tests.support.oracle import Oracle
 
 # The operands' shapes; the call; what XLA infers, "" where it refuses.
 ROWS = (
@@ -55,6 +54,13 @@ ROWS = (
         "(f32[2,3]{1,0}, f32[3]{0}, f32[3]{0})",
     ),
     ("f32[?]", "topk(p0), k=0, largest=true", ""),
+    ("f32[]", "topk(p0), k=0, largest=true", "(f32[], s32[])"),
+    ("f32[3] f32[]", "scan(p0, p1), dimensions={0}, num_carries=2, to_apply=both", ""),
+    (
+        "f32[<=3] f32[]",
+        "scan(p0, p1), dimensions={0}, num_carries=1, to_apply=both",
+        "(f32[3]{0}, f32[])",
+    ),
     ("f32[?,3]", "topk(p0), k=2, largest=true", "(f32[?,2]{1,0}, s32[?,2]{1,0})"),
     ("f32[?]", "fft(p0), fft_type=RFFT, fft_length={0}", "c64[?]{0}"),
     ("f32[?]", "fft(p0), fft_type=RFFT, fft_length={5}", "c64[3]{0}"),
@@ -88,7 +94,9 @@ ROWS = (
 def text_of(operands: str, call: str) -> str:
     lines = [f"p{k} = {shape} parameter({k})" for k, shape in enumerate(operands.split())]
     add = "add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] add(x, y) }"
-    return "\n".join(["HloModule m", add, "ENTRY e {", *lines, f"ROOT it = {call}", "}", ""])
+    both = "both { x = f32[] parameter(0) y = f32[] parameter(1) "
+    both += "ROOT t = (f32[], f32[]) tuple(x, y) }"
+    return "\n".join(["HloModule m", add, both, "ENTRY e {", *lines, f"ROOT it = {call}", "}", ""])
 
 
 def shape_in(printed: str) -> str:
@@ -108,20 +116,11 @@ def test_shape_that_nobody_wrote(operands: str, call: str, expected: str) -> Non
     assert shape_in(module.to_text(PrintOptions.xla_default())) == expected
 
 
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    if not available():
-        pytest.skip("jaxlib 0.10.2 is not installed")
-    server = Oracle()
-    yield server
-    server.close()
-
-
 @pytest.mark.oracle
-def test_expectations_are_the_oracles(oracle: Oracle) -> None:
+def test_expectations_are_the_oracles(xla: Oracle) -> None:
     wrong = []
     for operands, call, expected in ROWS:
-        printed = oracle.to_string(text_of(operands, call))
+        printed = xla.to_string(text_of(operands, call))
         if (shape_in(printed) if printed else "") != expected:
             wrong.append((operands, call, printed))
     assert not wrong

@@ -58,8 +58,9 @@ ALLOWED = {
         ir.literal.Literal.is_elided ir.literal.Literal.of*18 ir.literal.Literal.same_bits
         ir.shape.Shape.is_dynamic ir.shape.Shape.leaves ir.shape.Shape.size_bytes
         ir.shape.Shape.without_layout ir.shape.compatible ops.control._any_branch_dynamic
-        ops.control.zeros_of ops.custom_call._conforming ops.custom_call._fitting ops.host._zeros
-        parser.finish._row_major parser.literals._Reader._tuple*2 passes.simplify.cse._literal_key
+        ops.control.zeros_of ops.custom_call._conforming ops.custom_call._fitting
+        ops.custom_call._own ops.host._zeros parser.finish._row_major
+        parser.literals._Reader._tuple*2 passes.simplify.cse._literal_key
         passes.padding.program._packed passes.padding.scope.built passes.padding.scope.Scope.parts
         passes.padding.scope.Scope.tree passes.padding.scope.flattened
         passes.padding.scope.is_dynamic passes.padding.scope.static

@@ -77,6 +77,15 @@ def lane_loop(loop: Instruction) -> LaneLoop | None:
     return None if found is None or found.written else found
 
 
+def is_asked_in_lanes(loop: Instruction, found: LaneLoop) -> bool:
+    """Whether of the state only what has an element in each lane is asked for: a counter has none,
+    and a table has others.
+    """
+    is_whole = not loop.users or any(u.opcode != "get-tuple-element" for u in loop.users)
+    asked = loop.shape.elements if is_whole else tuple(u.shape for u in loop.users)
+    return all(shape.dims == found.dims for shape in asked)
+
+
 def row_loop(loop: Instruction) -> LaneLoop | None:
     """The same of a while that writes rows besides: no fusion but its own holds it."""
     found = _looked_at(loop)

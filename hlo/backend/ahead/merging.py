@@ -70,7 +70,7 @@ class _Part(ObjectFile):
         names = int.from_bytes(data[HEADER_SHNUM + 2 : HEADER_SHNUM + 4], "little")
         self.section_names_at = self.rows[names].offset
         self.relocations = {row.info: self._table(row) for row in self.rows if row.type == RELA}
-        self.own = self.symbols.tolist()
+        self.own: list[tuple[int, ...]] = [tuple(row) for row in self.symbols.tolist()]
 
     def _table(self, row: _Row) -> np.ndarray:
         count = row.size // RELOCATION.itemsize

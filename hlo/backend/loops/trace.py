@@ -21,6 +21,7 @@ from hlo.backend.loops.expression import (
     dims_of,
     keeps_elements,
 )
+from hlo.errors import HloError
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Variable
 from hlo.indexing.maps import CASES, Condition, cases
@@ -219,13 +220,18 @@ class _Tracer:
         """All results are made at once, of all elements of the state at the index."""
         from hlo.analysis.while_loops.lane_loops import (  # of loops alone
             elementwise_members,
+            is_asked_in_lanes,
             lane_loop,
+            row_loop,
         )
         from hlo.analysis.while_loops.loop_state import ASSUMED_TRIPS, counter
 
         if (loop, index) in self.loops:
             return
         self.loops.add((loop, index))
+        found = lane_loop(loop)
+        if not (is_asked_in_lanes(loop, found) if found else row_loop(loop)):
+            raise HloError("unsupported", f"{loop.name}: a loop whose lanes are not its results'")
         known, members = counter(loop), elementwise_members(loop)
         trips = ASSUMED_TRIPS if known is None else known.iterations
         ops = sum(min(OPS[m.opcode].cost.operations, MOST_OPS) for m in members)
@@ -236,7 +242,6 @@ class _Tracer:
         arrays = [s for s in loop.shape.elements if s.dims]
         self.found.carried += sum(1 + s.dtype.is_complex for s in arrays)
         (operand,) = loop.operands
-        found = lane_loop(loop)
         tables = found.tables if found else ()
         for k, shape in enumerate(loop.shape.elements):
             own = index if shape.dims else ()

@@ -107,6 +107,7 @@ def inline_from_callers(module: Module, chosen: Chosen, inline: Inline) -> bool:
     O(size of the result).
     """
     order = callees_first(module)
+    known = set(order)
     called = {callee for computation in order for callee in callees(computation)}
     staying = {module.entry, *(c for c in order if c not in called)}
     changed = False
@@ -119,6 +120,9 @@ def inline_from_callers(module: Module, chosen: Chosen, inline: Inline) -> bool:
                 changed = True
             else:
                 staying.update(call.called_computations())
+                for copy in call.called_computations():
+                    if copy not in known:  # an async-start's own, which nothing here walks through
+                        staying.update(callees(copy))
     if changed:
         module.remove_all([c for c in order if c not in staying])
     return changed

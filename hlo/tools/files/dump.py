@@ -16,6 +16,8 @@ class Dump:
     """Writes `NN-name.ext` into a folder: 00-input.hlo, 01-algsimp.hlo, ..., 17-program.txt."""
 
     def __init__(self, folder: str) -> None:
+        if not folder:
+            raise HloError("file", f"{folder!r} is no folder's name")
         self.folder = Path(folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -102,6 +102,11 @@ def single_device(value: Any) -> bool:
     return len(devices) == 1 and next(iter(devices)).platform == "cpu"
 
 
+def runs_eagerly() -> bool:
+    """Whether jax.disable_jit asks for op by op, in Python."""
+    return bool(jax().config.jax_disable_jit)
+
+
 def array_type(*, as_results: bool) -> Foreign:
     """jax arrays, as native calls know them. as_results: results are to become such, too."""
     return Foreign(private("ArrayImpl"), "aval", "dtype", "weak_type", is_aligned=as_results)

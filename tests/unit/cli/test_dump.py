@@ -22,3 +22,9 @@ def test_every_stage_is_a_file(asked: tuple[str, ...], tmp_path: Path) -> None:
     assert names[:2] == ["input.hlo", "fusion.hlo"]
     assert [name for name in names if name in STAGES] == STAGES
     assert all(path.stat().st_size for path in folder.iterdir())
+
+
+def test_a_folder_without_a_name_is_an_error() -> None:
+    done = call("hlo-opt", FILE, "--dump-to=")
+    assert (done.code, done.out) == (1, "")
+    assert "'' is no folder's name" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import re
 import subprocess
@@ -114,6 +115,11 @@ def test_static_arguments() -> None:
         f(V, [1])
     already = hlo.jit(jax.jit(lambda x, n: x * n, static_argnums=-1))
     assert already(V, 3)[1] == 3
+
+
+def test_a_copy_is_the_function() -> None:
+    f = hlo.jit(lambda a: a + 1)
+    np.testing.assert_array_equal(copy.deepcopy([f])[0](V), f(V))
 
 
 def test_as_a_decorator_and_a_method() -> None:
@@ -266,6 +272,39 @@ def test_errors_of_callbacks_are_the_users() -> None:
         f(V)
 
 
+def test_operands_that_callbacks_keep_stay() -> None:
+    kept: list[Any] = []
+    f = hlo.jit(lambda a: (jax.debug.callback(kept.append, a * 3), a + 1)[1])
+    for value in (V, V + 1, V + 2):
+        f(value)
+    jax.effects_barrier()
+    np.testing.assert_array_equal(kept, [V * 3, (V + 1) * 3, (V + 2) * 3])
+
+
+def test_disable_jit_runs_in_python() -> None:
+    f = hlo.jit(lambda a: a * 2 if a.sum() > 0 else a)
+    with jax.disable_jit():
+        found = f(V)
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, V * 2 if V.sum() > 0 else V)
+    with pytest.raises(jax.errors.TracerBoolConversionError):
+        f(V)
+
+
+def test_references_are_refused() -> None:
+    if not hasattr(jax, "new_ref"):
+        pytest.skip("a release without references")
+    held = jax.new_ref(jnp.zeros(()))
+    for f, arguments in (
+        (lambda r: r[...], (held,)),
+        (lambda a: held.__setitem__(..., a.sum()), (V,)),
+    ):
+        with pytest.raises(HloError, match="references"):
+            hlo.jit(f)(*arguments)
+    inside = hlo.jit(lambda a: jax.new_ref(a)[...])
+    np.testing.assert_array_equal(inside(V), V)
+
+
 def test_breakpoints_are_dropped() -> None:
     def f(a: Any) -> Any:
         jax.debug.breakpoint()
@@ -351,6 +390,12 @@ def test_compile_takes_what_jax_has_lowered() -> None:
         hlo.compile(jitted)
     with pytest.raises(HloError, match="expected a module"):
         hlo.compile(3)
+
+
+def test_an_export_of_symbolic_sizes_is_refused() -> None:
+    sizes = jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 3"), np.float32)
+    with pytest.raises(HloError, match=r"argument 0 is float32\[b,3\], expected sizes in numbers"):
+        hlo.compile(jax.export.export(jax.jit(lambda a: a.sum()))(sizes))
 
 
 def test_bits_of_constants_are_kept() -> None:

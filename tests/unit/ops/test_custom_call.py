@@ -34,6 +34,18 @@ def test_registered_function_runs() -> None:
 
 
 @pytest.mark.usefixtures("registry")
+def test_operands_are_the_functions_own() -> None:
+    def function(x: np.ndarray) -> np.ndarray:
+        x += 1
+        return x
+
+    register_custom_call("grown", function)
+    x = np.ones(2, np.float32)
+    assert call("grown", [x], "f32[2]").tolist() == [2, 2]  # type: ignore[attr-defined]  # an array
+    assert x.tolist() == [1, 1]
+
+
+@pytest.mark.usefixtures("registry")
 def test_registered_function_must_give_the_right_shape() -> None:
     register_custom_call("wrong", lambda x: x.astype(np.float64))
     with pytest.raises(HloError, match="float64\\[2\\], expected f32\\[2\\]") as caught:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import threading
 
 import ml_dtypes
@@ -364,3 +366,9 @@ ENTRY e { x = f32[6] parameter(0)
         np.testing.assert_array_equal(matrix, -x.reshape(2, 3))
         np.testing.assert_array_equal(bits, (y + y).view(np.int32))
         assert np.shares_memory(matrix, given[0]) == bool(donate)
+
+
+def test_a_copy_is_itself_and_another_process_has_none(add: Executable) -> None:
+    assert copy.deepcopy([add])[0] is add
+    with pytest.raises(HloError, match="code of this process"):
+        pickle.dumps(add)

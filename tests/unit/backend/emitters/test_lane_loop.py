@@ -235,3 +235,30 @@ ENTRY e {{
     given = np.arange(254, dtype=np.uint8)
     found = np.asarray(hlo.compile(module, cache=False)(given))
     np.testing.assert_array_equal(found, np.negative(given))
+
+
+COUNTED = """HloModule m
+less { a = f32[] parameter(0); b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=LT }
+body { s = (s32[], f32[3,4]) parameter(0); i = s32[] get-tuple-element(s), index=0
+  x = f32[3,4] get-tuple-element(s), index=1; one = s32[] constant(1)
+  j = s32[] add(i, one); y = f32[3,4] STEP; ROOT t = (s32[], f32[3,4]) tuple(j, y) }
+going { s = (s32[], f32[3,4]) parameter(0); i = s32[] get-tuple-element(s), index=0
+  k = s32[] constant(3); ROOT r = pred[] compare(i, k), direction=LT }
+held { x = f32[3,4] parameter(0); z = s32[] constant(0); s = (s32[], f32[3,4]) tuple(z, x)
+  w = (s32[], f32[3,4]) while(s), condition=going, body=body
+  i = s32[] get-tuple-element(w), index=0; y = f32[3,4] get-tuple-element(w), index=1
+  ROOT r = (s32[], f32[3,4]) tuple(i, y) }
+ENTRY e { x = f32[3,4] parameter(0)
+  ROOT r = (s32[], f32[3,4]) fusion(x), kind=kLoop, calls=held }
+""".replace("; ", "\n  ")
+
+
+@pytest.mark.parametrize("passes", ["", "default"])
+@pytest.mark.parametrize("step", ["negate(x)", "sort(x), dimensions={1}, to_apply=less"])
+def test_a_given_fusion_that_gives_a_loops_counter(step: str, passes: str) -> None:
+    module = hlo.parse(COUNTED.replace("STEP", step))
+    x = np.float32([[3, 1, 2, 0], [7, 5, 6, 4], [9, 11, 8, 10]])
+    trips, found = hlo.compile(module, passes=passes, cache=False)(x)  # type: ignore[misc]  # a tuple
+    assert trips == 3
+    np.testing.assert_array_equal(found, -x if step == "negate(x)" else np.sort(x, 1))
