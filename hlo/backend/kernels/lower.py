@@ -307,7 +307,9 @@ class _Lowering:
                 affine.delinearized(affine.number(position), extents)
                 for position in range(prod(extents))
             ]
-            together = MOST_TURNS if self.domain.reduces_around(self.schedule.loops) else 1
+            loops = self.schedule.loops
+            is_row = self.domain.reduces_around(loops) or self.domain.lies_in_rows(loops)
+            together = MOST_TURNS if is_row else 1
             for batch in (places[k : k + together] for k in range(0, len(places), together)):
                 self._store([[*row, *fixed] for row in rows for fixed in batch])
             return

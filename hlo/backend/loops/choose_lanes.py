@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hlo.analysis.reducers import reducer_of
 from hlo.backend.loops.domain import are_apart
 from hlo.backend.loops.nest_schedule import LIGHT, UNITS, NestSchedule
-from hlo.backend.loops.outputs import Output, is_interleaved
+from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.reductions import UNROLLED, is_short_row
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail
 from hlo.backend.loops.trace import Read
@@ -28,7 +28,7 @@ from hlo.backend.loops.vectors import (
     narrowed,
     takes_rows,
 )
-from hlo.indexing.affine import DivMod, Expr, Variable, of, rests_on_values, row_major_strides
+from hlo.indexing.affine import DivMod, Expr, Variable, of, rests_on_values
 from hlo.indexing.reductions import reduction_dims
 from hlo.ir.instruction import Instruction
 
@@ -176,16 +176,7 @@ def _are_rows_of_few(schedule: NestSchedule, loops: int) -> bool:
     takes = takes_rows(rows, length, lanes, most_joined=joined, is_shared=is_shared, runs=runs)
     if not takes or domain.weight > LIGHT * (most + 1):
         return False
-    inner = domain.variables[-loops - 1 :]
-    steps = row_major_strides((rows, *domain.extents[-loops:]))
-    return all(
-        is_interleaved(output)
-        and all(
-            output.place(domain.own_index).coefficient(v) == k
-            for v, k in zip(inner, steps, strict=True)
-        )
-        for output in domain.outputs
-    )
+    return domain.lies_in_rows(len(domain.extents) - loops - 1)
 
 
 def _are_costly_short_sums(schedule: NestSchedule) -> bool:
