@@ -91,6 +91,7 @@ _RARE: dict[str, dict[str, tuple[Set[str], ...]]] = {
         "scatter-operand-transposer": (frozenset({"scatter"}),),
         "select-sinking": (frozenset({"select"}),),
         "sort-operand-transposer": (frozenset({"sort"}),),
+        "transpose-cancellation": (frozenset({"transpose"}),),
     },
     "reduction": {
         "narrow-scatter-rewriter": (frozenset({"scatter"}),),
@@ -236,6 +237,7 @@ def _optimised(algsimp: str, *inexact: str) -> tuple[str, ...]:
         "sort-operand-transposer",
         "scatter-operand-transposer",
         "reshape-mover",
+        "transpose-cancellation",
         "while-loop-rematerialization",
         "while-loop-transpose-sinking",
         algsimp,

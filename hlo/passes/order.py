@@ -24,6 +24,8 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("window-separation", "fusion", "what makes a window's array is fused into its first part"),
     ("algsimp", "sort-operand-transposer", "slices of the first of a sort are seen beside it"),
     ("complex-sort-expander", "sort-operand-transposer", "rows of parts are turned as others are"),
+    ("reshape-mover", "transpose-cancellation", "what two arrays are turned for is one transpose"),
+    ("transpose-cancellation", "fusion", "transposes inside of fusions are not seen"),
     ("sort-operand-transposer", "fusion", "what makes rows turns them where it is computed"),
     ("dynamic_padder", "window-separation", "what is valid of a window's array is known by then"),
     ("one-hot-rewriter", "dot-strength-reduction", "rows that are picked are no sums"),

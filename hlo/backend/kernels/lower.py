@@ -31,7 +31,7 @@ from hlo.backend.loops.nest_schedule import NestSchedule
 from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.schedule import Axis, Role, Tail
 from hlo.backend.loops.trace import Trace
-from hlo.backend.loops.vectors import MOST_TURNS
+from hlo.backend.loops.vectors import MOST_LANES, MOST_TURNS
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, DivMod, Expr, Index
 from hlo.indexing.queries import result_dims
@@ -307,7 +307,11 @@ class _Lowering:
                 affine.delinearized(affine.number(position), extents)
                 for position in range(prod(extents))
             ]
-            together = MOST_TURNS if self.domain.reduces_around(self.schedule.loops) else 1
+            loops, domain = self.schedule.loops, self.domain
+            if domain.lies_in_rows(loops) and not domain.trace.conditions:
+                together = MOST_LANES
+            else:
+                together = MOST_TURNS if domain.reduces_around(loops) else 1
             for batch in (places[k : k + together] for k in range(0, len(places), together)):
                 self._store([[*row, *fixed] for row in rows for fixed in batch])
             return

@@ -17,7 +17,7 @@ from hlo.backend.lanes.access import Memory, lane_zero, mask_of, store
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.transposed import transposed, turned_parts
 from hlo.backend.lanes.types import Lanes
-from hlo.backend.loops.vectors import MOST_INTERLEAVED, MOST_TURNS
+from hlo.backend.loops.vectors import MOST_INTERLEAVED, MOST_LANES, MOST_TURNS
 from hlo.indexing.affine import Expr, stride
 
 _FEWEST_TURNED = 4  # Fewer places of a row are scattered as soon as they are turned.
@@ -29,20 +29,27 @@ def store_all(
     """Write elements at several positions, one after the other; neighbours whose lanes lie as far
     apart as there are of them as one run.
     """
-    left = list(zip(positions, values, strict=True))
-    while left:
-        first = left[0][0]
-        count = stride(first) or 1
-        run = left[:count]
-        if _is_run([at for at, _ in run], count):
-            _store_run(nest, memory, first, [lanes for _, lanes in run])
-        elif part := _part_of_row([at for at, _ in left[:MOST_TURNS]], count):
-            run = left[:part]
-            _store_run(nest, memory, first, [lanes for _, lanes in run])
-        else:
-            run = left[:1]
-            store(nest, memory, *run[0])
-        del left[: len(run)]
+    begin = 0
+    while begin < len(positions):
+        first = positions[begin]
+        count = max(1, stride(first) or 1)
+        start = size = 0
+        if _is_masked_row(nest, memory, positions[begin : begin + count], count):
+            _store_masked(nest, memory, first, values[begin : begin + count])
+            begin += count
+            continue
+        if _is_run(positions[begin : begin + count], count):
+            start, size = begin, count
+        elif part := _part_of_row(positions[begin : begin + MOST_TURNS], count):
+            start, size = begin, part
+        elif (again := _last_of_row(positions, begin)) and _part_of_row(again, count):
+            start, size = begin + _neighbours(positions[begin:]) - len(again), len(again)
+        if not size:
+            store(nest, memory, first, values[begin])
+            begin += 1
+            continue
+        _store_run(nest, memory, positions[start], values[start : start + size])
+        begin = start + size
 
 
 def _part_of_row(positions: Sequence[Expr], count: int) -> int:
@@ -53,11 +60,24 @@ def _part_of_row(positions: Sequence[Expr], count: int) -> int:
     most = min(len(positions), first.lanes, count)
     if mask_of(first) is not None or most < _FEWEST_TURNED:
         return 0
-    near = 1
-    while near < most and _follows(first, positions[near], near):
-        near += 1
-    part = 1 << (near.bit_length() - 1)
+    part = 1 << (_neighbours(positions[:most]).bit_length() - 1)
     return part if part >= _FEWEST_TURNED else 0
+
+
+def _neighbours(positions: Sequence[Expr]) -> int:
+    """How many of the first positions follow each other."""
+    near = 1
+    while near < len(positions) and _follows(positions[0], positions[near], near):
+        near += 1
+    return near
+
+
+def _last_of_row(positions: Sequence[Expr], begin: int) -> Sequence[Expr]:
+    """The last places of a row, the fewest that are turned, some of which have been written before;
+    none where there are not so many.
+    """
+    end = begin + _neighbours(positions[begin:])
+    return positions[max(0, end - _FEWEST_TURNED) : end] if end - begin < _FEWEST_TURNED else ()
 
 
 def _follows(first: Expr, at: Expr, places: int) -> bool:
@@ -75,14 +95,68 @@ def _is_run(positions: Sequence[Expr], count: int) -> bool:
     return all(_follows(first, at, k) for k, at in enumerate(positions))
 
 
+def _is_masked_row(nest: Nest, memory: Memory, positions: Sequence[Expr], count: int) -> bool:
+    """Whether so many positions are a whole row for each lane that a mask lets through, too many
+    to be written turn by turn.
+    """
+    first, mask = positions[0], mask_of(positions[0])
+    if mask is None or not MOST_INTERLEAVED < count <= min(first.lanes, MOST_LANES):
+        return False
+    if len(positions) != count or not nest.target.isa.masks_loads_of(memory.dtype.bits):
+        return False
+    return _neighbours(positions) == count
+
+
+def _store_masked(nest: Nest, memory: Memory, first: Expr, values: Sequence[Lanes]) -> None:
+    """Write rows that lie one after the other by way of the stack, as vectors of which a mask lets
+    some through: to scatter them costs a branch an element where elements are narrow.
+    """
+    w, element, mask = nest.w, types.storage_scalar(memory.dtype), mask_of(first)
+    count, lanes = len(values), first.lanes
+    assert mask is not None, "rows without a mask are stored as they are"
+    nest.stores(memory.leaf)
+    raw = _encoded(nest, memory, first, values)
+    rows = _stack(nest, count * lanes * types.scalar_bits(element) // 8)
+    begin = 0
+    while begin < count:
+        size = min(1 << ((count - begin).bit_length() - 1), MOST_TURNS)
+        size = max(size, _FEWEST_TURNED)
+        begin = min(begin, count - size)
+        at = w.address(rows, w.int(begin), element) if begin else rows
+        _store_rows(w, at, raw[begin : begin + size], partial(transposed, nest), count)
+        begin += size
+    base = Expr({lane_zero(a): k for a, k in first.terms.items()}, first.constant)
+    pointer = nest.pointer(memory.base, base, element)
+    for k in range(count):
+        live = masked.part_of_repeated(w, mask, count, k)
+        offset = w.int(k * lanes)
+        part = w.load(w.address(rows, offset, element), raw[0].type, 1)
+        masked.store(w, part, w.address(pointer, offset, element), 1, live)
+
+
+def _stack(nest: Nest, size_bytes: int) -> Value:
+    """Memory outside of all loops, which all stores of that size share: each is done with it."""
+    with nest.at(0) as level:
+        found = level.memo.get((_stack, size_bytes))
+        if not isinstance(found, Value):
+            found = nest.w.alloca(f"[{size_bytes} x i8]", nest.target.vector_bytes)
+            level.memo[_stack, size_bytes] = found
+    return found
+
+
+def _encoded(nest: Nest, memory: Memory, first: Expr, values: Sequence[Lanes]) -> list[Value]:
+    raw = []
+    for lanes in values:
+        (value,) = (nest.w.splat(v, first.lanes) for v in types.parts(lanes))
+        raw.append(types.encoded(nest.w, nest.target, value, memory.dtype))
+    return raw
+
+
 def _store_run(nest: Nest, memory: Memory, first: Expr, values: Sequence[Lanes]) -> None:
     """Write vectors of lanes turn by turn."""
     w, element = nest.w, types.storage_scalar(memory.dtype)
     nest.stores(memory.leaf)
-    raw = []
-    for lanes in values:
-        (value,) = (w.splat(v, first.lanes) for v in types.parts(lanes))
-        raw.append(types.encoded(w, nest.target, value, memory.dtype))
+    raw = _encoded(nest, memory, first, values)
     base = Expr({lane_zero(a): k for a, k in first.terms.items()}, first.constant)
     pointer = nest.pointer(memory.base, base, element)
     step = stride(first)

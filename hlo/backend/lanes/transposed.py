@@ -13,9 +13,10 @@ from functools import partial
 
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
-from hlo.backend.lanes import types
+from hlo.backend.lanes import masked, types
 from hlo.backend.lanes.access import Memory, lane_offsets, lane_zero, mask_of
 from hlo.backend.lanes.alternating import part_lanes
+from hlo.backend.lanes.masked import constant_mask
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.strided import stretch
 from hlo.backend.lanes.types import Lanes
@@ -28,6 +29,9 @@ _FEWEST_COLUMNS = 4  # Fewer columns are not worth turning and are gathered.
 _FEWEST_LANES = 4
 # Of a stretch of narrow elements, and of a row: the limits between the two ways.
 _FEW_CHUNKS, _LONG_RUN = 2, 8
+_FOUND_BYTES = 32  # Of rows that lie anywhere: longer ones are read along the lanes.
+_ROW_OPERATIONS = 3  # For each lane: its address is taken out, its row loaded and joined.
+_LOOKED_UP = 16  # Lanes that `Cycles.lookup` is about.
 _WORD_BYTES = 4  # Narrower elements are turned so many bytes at a time.
 
 
@@ -82,7 +86,9 @@ def are_rows(target: Target, dtype: DType, positions: Sequence[Expr]) -> bool:
     the batch, and reading them one by one would gather them."""
     first = positions[0]
     lanes, step = first.lanes, stride(first)
-    if lanes < _FEWEST_LANES or step is None or step < 2:
+    if step is None:
+        return lanes >= _FEWEST_LANES and _are_found_rows(target, dtype, positions)
+    if lanes < _FEWEST_LANES or step < 2:
         return False
     if any(p.lanes != lanes or stride(p) != step or mask_of(p) is not None for p in positions):
         return False  # a batch's last vectors may be short ones
@@ -96,11 +102,48 @@ def are_rows(target: Target, dtype: DType, positions: Sequence[Expr]) -> bool:
     return len(read.starts) > _FEW_CHUNKS and min(widths) >= _LONG_RUN
 
 
+def _are_found_rows(target: Target, dtype: DType, positions: Sequence[Expr]) -> bool:
+    """The same of rows that each lie where a run-time value says: whether to load a row for each
+    lane and turn them takes less than to gather column by column."""
+    lanes = positions[0].lanes
+    if any(p.lanes != lanes or stride(p) is not None or mask_of(p) is not None for p in positions):
+        return False
+    for run in _runs(positions):
+        words = _row_width(len(run)) // _packed(dtype)
+        if _is_a_word(dtype, run):
+            continue
+        if not 2 <= words <= lanes or words * max(_WORD_BYTES, dtype.item_bytes) > _FOUND_BYTES:
+            return False
+        if len(run) < _row_width(len(run)) and not target.isa.masks_loads_of(dtype.bits):
+            return False
+        # An address and a load a lane, which are put together, and as many exchanges as columns.
+        turned = _ROW_OPERATIONS * lanes + words * (words.bit_length() - 1)
+        if len(run) * target.machine.cycles.lookup * lanes <= turned * _LOOKED_UP:
+            return False
+    return True
+
+
+def _is_a_word(dtype: DType, run: Sequence[Expr]) -> bool:
+    return len(run) == _packed(dtype) > 1
+
+
+def _row_width(count: int) -> int:
+    """The power of two that holds so many columns."""
+    return 1 << (count - 1).bit_length()
+
+
 def load_rows(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> list[Lanes]:
     """The lanes at each position."""
     w = nest.w
     found: dict[Expr, Lanes] = {}
     for run in _runs(positions):
+        if stride(run[0]) is None:
+            turned = _found_columns(nest, memory, run)
+            found |= {
+                p: types.decoded(w, nest.target, raw, memory.dtype)
+                for p, raw in zip(run, turned, strict=False)
+            }
+            continue
         width = _width(memory.dtype, run[0].lanes, len(run))
         for k in range(0, len(run), width):
             # The last columns may have been there already.
@@ -153,17 +196,49 @@ def _columns(nest: Nest, memory: Memory, part: Sequence[Expr]) -> list[Value]:
         w.load(w.address(pointer, w.int(lane * step), element) if lane else pointer, type, 1)
         for lane in range(lanes)
     ]
+    return _turned(nest, memory.dtype, rows)
+
+
+def _found_columns(nest: Nest, memory: Memory, run: Sequence[Expr]) -> list[Value]:
+    """The columns of rows that lie anywhere, and of as many more as fill a power of two."""
+    w, packed, width = nest.w, _packed(memory.dtype), _row_width(len(run))
+    element = types.storage_scalar(memory.dtype)
+    if _is_a_word(memory.dtype, run):
+        base, offsets = lane_offsets(nest, memory, run[0], element)
+        addresses = w.offset("getelementptr", base, offsets, element)
+        word = masked.gather(w, vector_of("i32", offsets.lanes), addresses, 1, None)
+        return _unpacked(nest, memory.dtype, [word])
+    bits = {"half": "i16", "bfloat": "i16"}.get(element, element)
+    mask = constant_mask([k < len(run) for k in range(width)]) if len(run) < width else None
+    rows = [
+        masked.load(w, vector_of(bits if packed > 1 else element, width), address, 1, mask)
+        for address in _row_addresses(nest, memory, run[0], run[0].lanes)
+    ]
+    if packed > 1:
+        rows = [w.cast("bitcast", row, vector_of("i32", width // packed)) for row in rows]
+    return _turned(nest, memory.dtype, rows)
+
+
+def _turned(nest: Nest, dtype: DType, rows: Sequence[Value]) -> list[Value]:
+    """A row for each lane as a vector for each column."""
+    words = rows[0].lanes
     registers = transposed(nest, [nest.w.end_to_end(rows[k::words]) for k in range(words)])
+    return _unpacked(nest, dtype, registers)
+
+
+def _unpacked(nest: Nest, dtype: DType, registers: list[Value]) -> list[Value]:
+    """The elements of words that hold several each."""
+    packed, element = _packed(dtype), types.storage_scalar(dtype)
     if packed == 1:
         return registers
     return [
-        _unpacked(nest, register, k * 8 * memory.dtype.item_bytes, element)
+        _part(nest, register, k * 8 * dtype.item_bytes, element)
         for register in registers
         for k in range(packed)
     ]
 
 
-def _unpacked(nest: Nest, words: Value, shift: int, element: str) -> Value:
+def _part(nest: Nest, words: Value, shift: int, element: str) -> Value:
     """The elements that begin at a bit of each word."""
     w = nest.w
     bits = {"half": "i16", "bfloat": "i16"}.get(element, element)

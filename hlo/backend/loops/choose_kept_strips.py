@@ -16,6 +16,7 @@ from hlo.backend.loops.domain import covers
 from hlo.backend.loops.expression import Expression, Leaf, Path
 from hlo.backend.loops.nest_schedule import Keep, NestSchedule
 from hlo.backend.loops.reductions import UNROLLED
+from hlo.backend.loops.schedule import Role
 from hlo.backend.loops.trace import Read, reduced_index, trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Index
@@ -55,7 +56,8 @@ def _wanted(schedule: NestSchedule, reduced: int) -> dict[Instruction, tuple[tup
     """What is kept of a schedule with a strip, with the dimensions along its columns and
     how far its columns are from the schedule's."""
     found: dict[Instruction, tuple[tuple[int, ...], int]] = {}
-    if reduced <= UNROLLED:
+    is_written_out = all(axis.role is Role.UNROLLED for axis in schedule.inner)
+    if reduced <= UNROLLED or (is_written_out and not schedule.domain.trace.conditions):
         return found
     for instruction, indices in (schedule.domain.trace.heavy_at | _read_apart(schedule)).items():
         inner = _reduced_dims(schedule, indices, instruction.shape.dims)

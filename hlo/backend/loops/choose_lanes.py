@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hlo.analysis.reducers import reducer_of
 from hlo.backend.loops.domain import are_apart
 from hlo.backend.loops.nest_schedule import LIGHT, UNITS, NestSchedule
-from hlo.backend.loops.outputs import Output, is_interleaved
+from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.reductions import UNROLLED, is_short_row
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail
 from hlo.backend.loops.trace import Read
@@ -28,7 +28,7 @@ from hlo.backend.loops.vectors import (
     narrowed,
     takes_rows,
 )
-from hlo.indexing.affine import DivMod, Expr, Variable, of, rests_on_values, row_major_strides
+from hlo.indexing.affine import DivMod, Expr, Variable, of, rests_on_values
 from hlo.indexing.reductions import reduction_dims
 from hlo.ir.instruction import Instruction
 
@@ -37,6 +37,7 @@ _BLOCK_SIDES = (256, 64)
 # Rows up to this length leave lanes idle, or cost a tree of lanes for little.
 _SHORT_REDUCTION = 16
 _MOST_IN_A_ROW = 16  # Terms of sums that lanes make for a short row each.
+_MOST_TWICE = 400  # Ops and elements of such rows of which a tail has code of its own.
 _MANY_TERMS = 8  # For so many, what is done for each row of terms is little.
 _GATHERED = 2  # What a term costs that lanes gather, in plain ops of a result alone.
 _ROOM = 32  # Registers that hold a formula's numbers beside what is computed.
@@ -92,7 +93,9 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
     if not is_contiguous and (reduced > longest or domain.order):
         return None
     vectors, units = -(-length // lanes), prod(extents[: count - 1])
-    wanted = 1 if schedule.is_small else 4 if is_contiguous else 1 + (reduced > 8)
+    is_row = not is_few and not is_contiguous and _are_short_rows(schedule, count - 1)
+    is_long = reduced > UNROLLED and not is_row
+    wanted = 1 if schedule.is_small else 4 if is_contiguous else 1 + is_long
     most = min(wanted, vectors)
     while most > 1 and units * vectors < _LEAST_STRIPS * most:
         most //= 2
@@ -109,15 +112,42 @@ def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
     # Which part of a joined array an element is of is known where its place is written out.
     written = MOST_JOINED if domain.trace.conditions else max(UNROLLED, MOST_TURNS)
     for k in range(count, len(extents)):
-        role = Role.UNROLLED if is_few or reduced <= written else Role.SERIAL
+        role = Role.UNROLLED if is_few or is_row or reduced <= written else Role.SERIAL
         schedule = schedule.with_axis(k, role=role)
     schedule = schedule.with_axis(count - 1, role=Role.VECTOR, lanes=lanes, step=step)
     schedule = schedule.split(block if block < length else 0)
-    schedule = schedule.with_axis(count - 1, of=length, **_strip_tail(schedule, in_one=in_one))
+    schedule = schedule.with_axis(
+        count - 1, of=length, **_strip_tail(schedule, in_one=in_one, is_row=is_row)
+    )
     return schedule.because(
         f"lanes: over the {length} that all reductions keep, {why}",
         f"batch: {unroll} vectors, {visits} visits of a row for {vectors}, {most} at most",
         f"units: {schedule.units} of {UNITS} wanted",
+    )
+
+
+def _are_short_rows(schedule: NestSchedule, loop: int) -> bool:
+    """Whether lanes over a loop take a short row each that reductions meet (a softmax over ten
+    classes, a norm of a dozen features), of which each place is written out: it is read and stored
+    as a row that is turned in registers, and what several stages need of it stays there.
+    """
+    domain, trace, lanes = schedule.domain, schedule.domain.trace, schedule.lanes
+    reduced = prod(domain.extents[loop + 1 :])
+    if reduced > _MOST_IN_A_ROW or trace.conditions:
+        return False
+    # A masked tail has as much code again, and that of narrow elements is long.
+    last = schedule.with_axis(loop, role=Role.VECTOR, lanes=lanes, step=lanes)
+    has_tail = domain.extents[loop] % lanes > 0 and not last.may_run_again(1)
+    is_much = reduced * (1 + domain.weight) > _MOST_TWICE or not schedule.masks_words
+    if reduced > UNROLLED and has_tail and is_much:
+        return False
+    along = [r for r in trace.reads if r.reduced and r.position.depends_on(domain.variables[loop])]
+    weight = trace.weight_along({v for read in along for v in read.reduced})
+    arrays = len({read.source for read in along})
+    return domain.lies_in_rows(loop) and all(
+        len(reduction_dims(reduce).extents) == 1
+        and is_short_row([reduce], _terms(reduce), weight, arrays)
+        for reduce, _ in trace.reductions
     )
 
 
@@ -176,16 +206,7 @@ def _are_rows_of_few(schedule: NestSchedule, loops: int) -> bool:
     takes = takes_rows(rows, length, lanes, most_joined=joined, is_shared=is_shared, runs=runs)
     if not takes or domain.weight > LIGHT * (most + 1):
         return False
-    inner = domain.variables[-loops - 1 :]
-    steps = row_major_strides((rows, *domain.extents[-loops:]))
-    return all(
-        is_interleaved(output)
-        and all(
-            output.place(domain.own_index).coefficient(v) == k
-            for v, k in zip(inner, steps, strict=True)
-        )
-        for output in domain.outputs
-    )
+    return domain.lies_in_rows(len(domain.extents) - loops - 1)
 
 
 def _are_costly_short_sums(schedule: NestSchedule) -> bool:
@@ -225,12 +246,12 @@ def _visits(vectors: int, unroll: int, *, in_one: bool) -> int:
     return whole * (unroll + 1) + (unroll + 1 if rest and in_one else rest + 1 if rest else 0)
 
 
-def _strip_tail(schedule: NestSchedule, *, in_one: bool) -> dict[str, object]:
+def _strip_tail(schedule: NestSchedule, *, in_one: bool, is_row: bool) -> dict[str, object]:
     """What becomes of the lanes after the last full batch of a strip."""
     vector = schedule.vector
     assert vector is not None, "a strip has lanes"
     rest = schedule.domain.extents[vector.loop] % vector.step
-    is_plain = not schedule.domain.trace.reductions
+    is_plain = is_row or not schedule.domain.trace.reductions
     if rest and is_plain and schedule.may_run_again(vector.vectors):
         return {"tail": Tail.OVERLAPPING}
     if rest and in_one:

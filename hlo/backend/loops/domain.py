@@ -23,7 +23,7 @@ from hlo.backend.loops.outputs import Output, is_interleaved
 from hlo.backend.loops.trace import Trace, trace
 from hlo.backend.loops.vectors import MOST_APART, MOST_INTERLEAVED, takes_rows
 from hlo.indexing import affine, spaces
-from hlo.indexing.affine import DivMod, Expr, Index, Variable
+from hlo.indexing.affine import DivMod, Expr, Index, Variable, row_major_strides
 
 _BOXES = 12  # The most boxes: each has a copy of the code.
 _MOST_PARTS = 64  # The most arrays that are put together of which each has loops of its own.
@@ -87,6 +87,21 @@ class Domain(Struct, frozen=True, eq=False):
     def reduces_around(self, loops: int) -> bool:
         """Whether so many of the outer loops fix the index of all reductions, if there are any."""
         return all(self.fixes(at) <= loops for _, at in self.trace.reductions)
+
+    def lies_in_rows(self, loop: int) -> bool:
+        """Whether the loops behind a loop go through a row of each result element by element, and
+        the loop itself from row to row: its lanes may be turned and stored as rows.
+        """
+        index, variables = self.own_index, self.variables[loop:]
+        steps = row_major_strides(self.extents[loop:])
+        return all(
+            is_interleaved(output)
+            and all(
+                output.place(index).coefficient(v) == k
+                for v, k in zip(variables, steps, strict=True)
+            )
+            for output in self.outputs
+        )
 
 
 def domains_of(expression: Expression, outputs: Sequence[Output], lanes: int) -> list[Domain]:

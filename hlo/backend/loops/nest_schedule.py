@@ -14,6 +14,7 @@ from math import prod
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.backend.isa.generic import WORD_BITS
 from hlo.backend.isa.target import Target
 from hlo.backend.loops.domain import Domain
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail, axis_name
@@ -118,6 +119,7 @@ class NestSchedule(Struct, frozen=True, eq=False):
     has_masks: whether loads and stores take some lanes alone.
     masks_all: not where they do, but none of elements as narrow as many that are read or stored:
     each is behind a branch then.
+    masks_words: whether all elements that are stored are words or more, and a mask a bit for each.
     apart: leaves over which no result may lie (in_place.py).
     """
 
@@ -136,6 +138,7 @@ class NestSchedule(Struct, frozen=True, eq=False):
     is_small: bool = False
     has_masks: bool = True
     masks_all: bool = True
+    masks_words: bool = True
     apart: frozenset[int] = frozenset()
 
     # -- what the axes are -------------------------------------------------------------------
@@ -288,6 +291,8 @@ def serial(target: Target, domain: Domain, lanes: int) -> NestSchedule:
     return NestSchedule(
         machine, domain, lanes, tuple(axes), remarks=domain.remarks, is_small=is_small,
         has_masks=target.isa.masks_loads, masks_all=_masks_all(target, domain),
+        masks_words=target.isa.masks_loads_of(8)
+        and all(output.array.dtype.bits >= WORD_BITS for output in domain.outputs),
     )  # fmt: skip
 
 

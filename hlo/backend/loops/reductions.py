@@ -25,10 +25,10 @@ from hlo.analysis.reducers import Reducer, reducer_of
 from hlo.backend.loops.costs import BRIEF_OPERATIONS
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.schedule import Axis, Join, Reduction, Role, Source, Tail, Tree, axis_name
-from hlo.backend.loops.trace import trace
+from hlo.backend.loops.trace import Read, trace
 from hlo.backend.loops.vectors import covering
 from hlo.indexing import affine, spaces
-from hlo.indexing.affine import Expr, Index, Variable, stride
+from hlo.indexing.affine import Expr, Index, Variable, rests_on_values, stride
 from hlo.indexing.queries import result_dims
 from hlo.indexing.reductions import reduction_dims, window_of
 from hlo.ir.dtype import DType
@@ -232,10 +232,14 @@ def is_short_row(
 def _reads_rows(
     expression: Expression, reduce: Instruction, index: Index, saved: Collection[Instruction]
 ) -> bool:
-    """Whether each lane reduces a short row of its own, neighbours in memory, by little code."""
+    """Whether each lane reduces a short row of its own, neighbours in memory, by little code; or
+    one of those that are written out in any case, which lies where a run-time value says.
+    """
     domain = reduction_dims(reduce)
     length = prod(domain.extents)
-    if len(domain.extents) != 1 or not is_short_row([reduce], length):
+    if len(domain.extents) != 1 or length < 2:
+        return False
+    if length > UNROLLED and not is_short_row([reduce], length):
         return False
     variable = Variable("row", 0, length - 1)
     at = domain.index(index, (affine.of(variable),))
@@ -245,6 +249,8 @@ def _reads_rows(
     arrays = len({r.source for r in along})
     if any(e.depends_on(variable) for _, at in found.reductions for e in at):
         return False
+    if length <= UNROLLED and any(_is_looked_up_row(r, variable) for r in read):
+        return True
     if not is_short_row([reduce], length, found.weight_along({variable}), arrays):
         return False
     return bool(along) and all(
@@ -253,6 +259,10 @@ def _reads_rows(
         and r.source not in saved  # its elements are gathered once
         for r in along
     )
+
+
+def _is_looked_up_row(read: Read, row: Variable) -> bool:
+    return read.position.coefficient(row) == 1 and rests_on_values(read.position)
 
 
 def _is_little_code(expression: Expression, reduce: Instruction) -> bool:

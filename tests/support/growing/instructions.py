@@ -224,3 +224,19 @@ def custom_calls(n: int) -> str:
     target = 'custom_call_target="Sharding", custom_call_has_side_effect=false'
     lines = chain(n, "p", lambda k, x: f"f32[8] custom-call({x}), {target}")
     return module(["p = f32[8] parameter(0)", *lines])
+
+
+@family(2_000, base=16)
+def regions_between_transposes(n: int) -> str:
+    lines = ["p = f32[4,8] parameter(0)", "t = f32[8,4] transpose(p), dimensions={1,0}"]
+    lines += ["b = f32[4,8] exponential(p)"]
+    for k in range(n):
+        before = f"y{k - 1}" if k else "b"
+        lines += [
+            f"w{k} = f32[4,8] sine({before})",
+            f"t{k} = f32[8,4] transpose(w{k}), dimensions={{1,0}}",
+            f"m{k} = f32[8,4] multiply(t{k}, t)",
+            f"v{k} = f32[8,4] cosine(m{k})",
+            f"y{k} = f32[4,8] transpose(v{k}), dimensions={{1,0}}",
+        ]
+    return module(lines)
