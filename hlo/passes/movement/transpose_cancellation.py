@@ -16,8 +16,9 @@ from msgspec import Struct, field
 
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.ir.permutation import inverse
 from hlo.ir.shape import Ints, Shape
-from hlo.ops.making import make
+from hlo.ops.making import make, transposed
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.liveness import awaited, replace, replaceable
 from hlo.passes.patterns.matching import ints, is_plain
@@ -123,7 +124,7 @@ class _Region(Struct):
             return not operand.shape.is_dynamic
         return (
             operand.opcode == "transpose"
-            and ints(operand, "dimensions") == _inverse(self.back)
+            and ints(operand, "dimensions") == inverse(self.back)
             and is_plain(operand.operands[0].shape)
         )
 
@@ -172,38 +173,24 @@ class _Region(Struct):
             return operand
         if operand.opcode == "transpose":
             return operand.operands[0]
-        shape, place = Shape.array(operand.shape.dtype, self.source_dims), _inverse(self.back)
+        shape, place = Shape.array(operand.shape.dtype, self.source_dims), inverse(self.back)
         if operand.opcode == "iota":
             counted = operand["iota_dimension"]
             assert isinstance(counted, int), "an iota counts one dimension"
             return make(operand, "iota", shape=shape, iota_dimension=place[counted])
         dimensions = tuple(place[k] for k in ints(operand, "dimensions"))
         order = tuple(sorted(range(len(dimensions)), key=lambda k: dimensions[k]))
-        (spread,) = operand.operands
-        if order != tuple(range(len(order))):
-            spread = _transposed(spread, order)
+        spread = transposed(operand.operands[0], order)
         ascending = tuple(sorted(dimensions))
         return make(operand, "broadcast", spread, shape=shape, dimensions=ascending)
 
     def _reduced(self, reduce: Instruction, value: Instruction) -> Instruction:
         """The reduction of a turned array, with the dimensions that are kept in their order."""
-        place, reduced = _inverse(self.back), set(ints(reduce, "dimensions"))
+        place, reduced = inverse(self.back), set(ints(reduce, "dimensions"))
         dimensions = tuple(sorted(place[k] for k in reduced))
         kept = [place[k] for k in range(len(self.dims)) if k not in reduced]
         made = make(
             reduce, "reduce", value, reduce.operands[1],
             dimensions=dimensions, to_apply=reduce["to_apply"],
         )  # fmt: skip
-        order = tuple(sorted(kept).index(k) for k in kept)
-        if order == tuple(range(len(order))):
-            return made
-        return _transposed(made, order)
-
-
-def _transposed(value: Instruction, order: Ints) -> Instruction:
-    shape = Shape.array(value.shape.dtype, (value.shape.dims[k] for k in order))
-    return make(value, "transpose", value, shape=shape, dimensions=order)
-
-
-def _inverse(permutation: Ints) -> Ints:
-    return tuple(sorted(range(len(permutation)), key=lambda k: permutation[k]))
+        return transposed(made, tuple(sorted(kept).index(k) for k in kept))
