@@ -136,11 +136,12 @@ def _store_masked(nest: Nest, memory: Memory, first: Expr, values: Sequence[Lane
 
 def _stack(nest: Nest, size_bytes: int) -> Value:
     """Memory outside of all loops, which all stores of that size share: each is done with it."""
+    key = "rows on the stack", size_bytes
     with nest.at(0) as level:
-        found = level.memo.get((_stack, size_bytes))
+        found = level.memo.get(key)
         if not isinstance(found, Value):
             found = nest.w.alloca(f"[{size_bytes} x i8]", nest.target.vector_bytes)
-            level.memo[_stack, size_bytes] = found
+            level.memo[key] = found
     return found
 
 

@@ -134,8 +134,9 @@ def slice_of_transpose(root: Instruction) -> Instruction | None:
     """
     turned, *starts = root.operands
     (x,) = turned.operands
-    slices = ("slice", "dynamic-slice")
-    if any(u.opcode not in slices or turned in u.operands[1:] for u in turned.users):
+    if any(u.opcode not in ("slice", "dynamic-slice") for u in turned.users):
+        return None
+    if any(turned in u.operands[1:] for u in turned.users):
         return None
     if turned.is_root or not (is_plain(x.shape) and is_plain(root.shape)):
         return None
